@@ -1,5 +1,8 @@
 """What an answer tells the audit log: each change that it confirms or refuses.
 
+An act without an error is a change, and has a line of its own. What fails beside it is told
+as another act, with the error.
+
 One function for each API that changes what others rely on. It is given the request, and returns a
 function of the answer, or of one part of it after the other. What is only checked (validate_only)
 is no act. Names of configs are told and no values: some are secret, and `smq config history` has
@@ -10,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.apis.configs.kinds import Resource
-from smq.model.errors import ErrorCode
 from smq.security.acls import Operation, PatternType, Permission, ResourceType
 from smq.security.audit import AdminAct
 from smq.wire.codec import ZERO_UUID
@@ -145,15 +147,17 @@ def delete_groups(_request: object) -> Acts:
 
 
 def delete_offsets(request: Any) -> Acts:  # noqa: ANN401
-    """OffsetDelete: a line for each topic of the group, with its first error."""
+    """OffsetDelete: for each topic of the group what is deleted, and what failed by its error."""
 
     def of(response: Any) -> Iterator[AdminAct]:  # noqa: ANN401
         if response.error_code:
             yield AdminAct("DELETE_OFFSETS", "GROUP", request.group_id, response.error_code)
+        places: dict[tuple[str, int], dict[int, None]] = {}
         for row in response.topics:
-            codes = [each.error_code for each in row.partitions]
-            detail = f"{row.name}: {listed(str(each.partition_index) for each in row.partitions)}"
-            code = next(filter(None, codes), ErrorCode.NONE)
+            for each in row.partitions:
+                places.setdefault((row.name, each.error_code), {})[each.partition_index] = None
+        for (name, code), indexes in places.items():
+            detail = f"{name}: {listed(map(str, indexes))}"
             yield AdminAct("DELETE_OFFSETS", "GROUP", request.group_id, code, detail)
 
     return of

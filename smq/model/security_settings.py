@@ -122,7 +122,7 @@ class SecuritySettings:
     )
     audit_log_files: int = setting(
         10,
-        "How many files are kept of acts, and as many of denials and logins.",
+        "How many files are kept of acts, and as many of denials, failed acts and logins.",
         at_least=1,
         at_most=1000,
     )

@@ -1,11 +1,13 @@
 """What the audit log tells, as lines of JSON: who did what, and what was refused. No IO, no clock.
 
-    acts       changes by administrators: one line each, whether they failed or not
-    accesses   denials, logins, failed logins: the first of its kind in a minute, and at the end of
-               the minute how many more there were
+    acts       changes that are made: one line each
+    accesses   denials, acts that failed, logins, failed logins: the first of its kind in a minute,
+               and at the end of the minute how many more there were
 
 So a client that is refused ten thousand times a second costs two lines a minute. In a minute a
-process tells of TOLD_MAX kinds at most, of one asker OF_ONE_MAX; the others are only counted.
+process tells of TOLD_MAX kinds at most, of one asker OF_ONE_MAX; the others are only counted. What
+fails is counted, too: some of it fails before anybody asks for a right, so that everybody can make
+any number of it.
 
 Names come from anybody. They are cut, and what does not print is escaped, so that a name begins no
 line and shows no other order than there is (smq.model.printable).
@@ -38,13 +40,13 @@ DENIALS = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-"""Codes of refusals, which are no acts: they are counted among the denials."""
+"""Codes of refusals, which are no acts that failed: they are counted among the denials."""
 
 
 class Event(NamedTuple):
     """One line. `principal` is who has logged in, never who somebody claims to be; "": nobody has.
 
-    event      act, denied, login, failed login, start, stop, unsure or others
+    event      act, failed act, denied, login, failed login, start, stop, unsure or others
     resource   its name
     """
 
@@ -61,7 +63,8 @@ class Event(NamedTuple):
 
 
 class AdminAct(NamedTuple):
-    """A change, or one that failed, as an API's answer tells it."""
+    """A change, or one that failed, as an API's answer tells it. With a code nothing has
+    changed."""
 
     operation: str
     resource_type: str
@@ -147,21 +150,28 @@ class Audit:
         self.on = on
         self.acts: list[str] = []
         self.passed_on: list[str] = []  # Accesses that another process has told.
-        self._denials, self._logins, self._failures = Recurring(), Recurring(), Recurring()
+        self._denials, self._failed_acts = Recurring(), Recurring()
+        self._logins, self._failed_logins = Recurring(), Recurring()
+        self._accesses = self._denials, self._failed_acts, self._logins, self._failed_logins
 
     def invariants(self) -> None:
         """Assert the bounds, and that one that is off keeps nothing."""
-        for each in (self._denials, self._logins, self._failures):
+        for each in self._accesses:
             each.invariants()
         assert self.on or not self.acts
 
     def act(self, peer: Peer, api: str, act: AdminAct, now: Now) -> None:
-        """A peer has changed something, or has failed to. What it may not is no act."""
+        """A peer has changed something, or has failed to. What it may not is neither."""
         if not self.on or act.code in DENIALS:
             return
-        who = str(peer.principal), peer.host, peer.listener
-        what = act.operation, act.resource_type, act.resource, error_name(act.code), act.detail
-        self.acts.append(line_of(Event("act", *who, api, *what), now.wall_ms))
+        who = cut(str(peer.principal)), peer.host, peer.listener
+        what = act.operation, act.resource_type, cut(act.resource)
+        if act.code == ErrorCode.NONE:
+            event = Event("act", *who, api, *what, detail=act.detail)
+            self.acts.append(line_of(event, now.wall_ms))
+        else:  # Cut to what a denial takes at most: it ends older ones.
+            how = error_name(act.code), cut(act.detail)
+            self._failed_acts.note(Event("failed act", *who, api, *what, *how))
 
     def denied(self, peer: Peer, api: str, operation: str, resource_type: str, name: str) -> None:
         """A peer may not do what it has asked for."""
@@ -178,7 +188,7 @@ class Audit:
     def login_failed(self, host: str, listener: str, how: str) -> None:
         """A login has failed. Nobody knows who it was."""
         if self.on:
-            self._failures.note(Event("failed login", "", host, listener, detail=how))
+            self._failed_logins.note(Event("failed login", "", host, listener, detail=how))
 
     def take_acts(self) -> list[str]:
         """The lines of acts, each once."""
@@ -186,9 +196,9 @@ class Audit:
         return acts
 
     def take_accesses(self, now: Now) -> list[str]:
-        """The lines of denials and logins that are due, each once."""
+        """The lines of accesses that are due, each once."""
         lines, self.passed_on = self.passed_on, []
-        for each in (self._denials, self._logins, self._failures):
+        for each in self._accesses:
             lines += each.take(now)
         return lines
 

@@ -42,7 +42,8 @@ def codes(case: Case, answer: Any) -> Mapping[int, int]:
 
 def denied_apis(audit: Audit) -> set[str]:
     """The APIs of which the audit log is told a denial."""
-    return {json.loads(line)["api"] for line in audit.take_accesses(Now(0, 0))}
+    lines = map(json.loads, audit.take_accesses(Now(0, 0)))
+    return {line["api"] for line in lines if line["event"] == "denied"}
 
 
 def words(case: Case) -> str:

@@ -25,6 +25,7 @@ from smq.security.audit import (
 from smq.security.principals import Peer, Principal
 
 ALICE = Peer(Principal("User", "alice"), "10.0.0.7", "CLIENTS")
+BOB = Peer(Principal("User", "bob"), "10.0.0.8", "CLIENTS")
 WALL_MS = 1_700_000_000_123
 FORGED = 'a\n{"event": "act"}\r\x00\x1b[2J\x7f\x85\u2028\u2029\u202e\u2066\ud800"\\'
 
@@ -37,9 +38,9 @@ def told(lines: list[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_an_act_says_who_did_what_to_what_and_how_it_ended() -> None:
+def test_an_act_says_who_did_what_to_what() -> None:
     audit = Audit()
-    act = AdminAct("CREATE", "TOPIC", "orders", ErrorCode.TOPIC_ALREADY_EXISTS, "partitions 3")
+    act = AdminAct("CREATE", "TOPIC", "orders", detail="partitions 3")
     audit.act(ALICE, "CreateTopics", act, Now(5, WALL_MS))
     assert told(audit.take_acts()) == [
         {
@@ -53,11 +54,58 @@ def test_an_act_says_who_did_what_to_what_and_how_it_ended() -> None:
             "operation": "CREATE",
             "resource_type": "TOPIC",
             "resource": "orders",
-            "error": "TOPIC_ALREADY_EXISTS",
             "detail": "partitions 3",
         }
     ]
     assert audit.take_acts() == []
+    assert audit.take_accesses(at(0)) == []
+
+
+def test_a_failed_act_has_its_error_and_a_line_among_the_accesses() -> None:
+    audit = Audit()
+    act = AdminAct("CREATE", "TOPIC", "orders", ErrorCode.TOPIC_ALREADY_EXISTS, "partitions 3")
+    audit.act(ALICE, "CreateTopics", act, at(0))
+    assert audit.take_acts() == []
+    [failed] = told(audit.take_accesses(at(0)))
+    same = {
+        "event": "failed act",
+        "principal": "User:alice",
+        "host": "10.0.0.7",
+        "listener": "CLIENTS",
+        "api": "CreateTopics",
+        "operation": "CREATE",
+        "resource_type": "TOPIC",
+        "resource": "orders",
+        "error": "TOPIC_ALREADY_EXISTS",
+        "detail": "partitions 3",
+    }
+    assert same.items() <= failed.items()
+
+
+def test_failed_acts_of_one_asker_are_bounded_and_none_is_uncounted() -> None:
+    audit, lines = Audit(), []
+    audit.take_accesses(at(0))
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    for number in range(20_000):
+        act = AdminAct("DELETE", "TOPIC", f"{number}" + "n" * 10_000, unknown, "d" * 10_000)
+        audit.act(ALICE, "DeleteTopics", act, at(0))
+        if number % 1000 == 0:
+            audit.invariants()
+            lines += audit.take_accesses(at(number))
+    audit.act(BOB, "CreateTopics", AdminAct("CREATE", "TOPIC", "orders"), at(0))
+    audit.act(BOB, "DeleteTopics", AdminAct("DELETE", "TOPIC", "none", unknown), at(0))
+    audit.denied(BOB, "Fetch", "READ", "TOPIC", "orders")
+    [done] = told(audit.take_acts())
+    assert (done["principal"], done["resource"]) == ("User:bob", "orders")
+    lines += audit.take_accesses(at(WINDOW_MS))
+    found = told(lines)
+    assert len([each for each in found if each.get("principal") == "User:alice"]) == OF_ONE_MAX
+    assert sum(each.get("count", 1) for each in found if each["event"] != "denied") == 20_001
+    assert {each["event"] for each in found if each.get("principal") == "User:bob"} == {
+        "failed act",
+        "denied",
+    }
+    assert max(map(len, lines)) < 2 * (NAME_MAX + DETAIL_MAX)
 
 
 @pytest.mark.parametrize("field", Event._fields)
@@ -82,7 +130,7 @@ def test_names_are_cut() -> None:
 def test_a_refused_change_is_no_act(code: ErrorCode) -> None:
     audit = Audit()
     audit.act(ALICE, "DeleteTopics", AdminAct("DELETE", "TOPIC", "orders", code), at(0))
-    assert audit.take_acts() == []
+    assert audit.take_acts() == audit.take_accesses(at(0)) == []
 
 
 def test_a_denial_is_written_at_once_and_then_counted_for_a_minute() -> None:
@@ -154,6 +202,7 @@ def test_a_failed_login_names_no_principal() -> None:
 
 def test_an_audit_that_is_off_keeps_nothing() -> None:
     OFF.act(ALICE, "CreateTopics", AdminAct("CREATE", "TOPIC", "orders"), at(0))
+    OFF.act(ALICE, "CreateTopics", AdminAct("CREATE", "TOPIC", "", 42), at(0))
     OFF.denied(ALICE, "Fetch", "READ", "TOPIC", "orders")
     OFF.logged_in(ALICE, "PLAIN")
     OFF.login_failed("10.0.0.7", "CLIENTS", "PLAIN")

@@ -11,7 +11,7 @@ request: as in Kafka, a transaction aborted here may still be committed elsewher
 - A coordinator epoch above our coordinator's own counts as that one: it must not fence it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gateway.apis.acts import listed
 from gateway.context import ShardContext, Wait
@@ -43,7 +43,6 @@ def handle(
     writing = _Writing(context)
     for marker in request.markers:
         writing.append(marker)
-    writing.tell(request.markers)
     answer = writing.attempt(is_last=False)
     if answer is not None:
         return answer
@@ -61,11 +60,15 @@ class _Writing:
         self._endings: dict[_Place, Ending] = {}
 
     def append(self, marker: WritableTxnMarker) -> None:
-        """End the producer's transaction in each partition."""
+        """End the producer's transaction in each partition, and tell the audit log."""
+        told: dict[ErrorCode, dict[str, None]] = {}  # Partitions by the error.
         for topic in marker.topics:
             for index in topic.partition_indexes:
                 place = marker.producer_id, topic.name, index
-                self._endings[place] = self._end(marker, topic.name, index)
+                ending = self._endings[place] = self._end(marker, topic.name, index)
+                told.setdefault(ending.error, {})[f"{topic.name}-{index}"] = None
+        for code, places in told.items():
+            self._tell(marker, code, places)
 
     def _end(self, asked: WritableTxnMarker, name: str, index: int) -> Ending:
         if not self._may:
@@ -84,20 +87,12 @@ class _Writing:
         version = asked.transaction_version
         return end_transaction(self._shard, led.number, marker, version, self._now)
 
-    def tell(self, markers: Sequence[WritableTxnMarker]) -> None:
-        """Tell the audit log which transactions are ended."""
-        rights = self._rights
-        for marker in markers if self._may else ():
-            places = (f"{t.name}-{index}" for t in marker.topics for index in t.partition_indexes)
-            detail = f"{'commit' if marker.transaction_result else 'abort'} in {listed(places)}"
-            codes = (
-                self._endings[marker.producer_id, topic.name, index].error
-                for topic in marker.topics
-                for index in topic.partition_indexes
-            )
-            code = next(filter(None, codes), ErrorCode.NONE)
-            act = AdminAct("END_TRANSACTION", "PRODUCER_ID", str(marker.producer_id), code, detail)
-            rights.audit.act(rights.peer, rights.api, act, self._now)
+    def _tell(self, marker: WritableTxnMarker, code: ErrorCode, places: Iterable[str]) -> None:
+        """Tell in which partitions a marker has ended a transaction, or has not by an error."""
+        rights, name = self._rights, str(marker.producer_id)
+        detail = f"{'commit' if marker.transaction_result else 'abort'} in {listed(places)}"
+        act = AdminAct("END_TRANSACTION", "PRODUCER_ID", name, code, detail)
+        rights.audit.act(rights.peer, rights.api, act, self._now)
 
     def find_codes(self) -> Sequence[int]:
         """The partitions whose high watermarks the answer waits for."""

@@ -2,10 +2,10 @@
 
     <data>/audit/acts.log       what administrators change, on disk before it is done
     <data>/audit/acts.log.1 …   older ones
-    <data>/audit/access.log …   denials and logins, synced by nobody
+    <data>/audit/access.log …   denials, failed acts and logins, synced by nobody
 
-They are two, so that a flood of denials ends older denials and no act. One that an operator moves
-away or deletes is made again.
+They are two, so that a flood of denials or failures ends older ones and no act. One that an
+operator moves away or deletes is made again.
 
 A full disk does not stop the broker: it is said once, and the first line that can be written again
 says how many are missing.
@@ -33,13 +33,13 @@ class FileLimits(NamedTuple):
 
 
 class AuditLog(Protocol):
-    """Where lines go."""
+    """Where lines go: of acts, and of all others, which are accesses."""
 
     def tell_acts(self, lines: Sequence[str]) -> None:
         """Write lines of acts; returns when they are on disk, or will not be."""
 
     def tell_accesses(self, lines: Sequence[str]) -> None:
-        """Write lines of denials and logins."""
+        """Write lines of accesses."""
 
 
 class _Nowhere:

@@ -1,7 +1,7 @@
 """A shard's lines for the audit log, which the coordinator writes.
 
 Acts are sent at the end of their turn, and kept until the coordinator has answered: its successor
-may then have them twice, and none is missing. Denials and logins go once a second. Nothing waits
+may then have them twice, and none is missing. All other lines go once a second. Nothing waits
 for any of it.
 """
 

@@ -1,13 +1,18 @@
-"""Each change of the coordinator's is told once, and what is only checked or refused is not."""
+"""Each change of the coordinator's is told once, and what is only checked or refused is not.
+
+What fails is told among the accesses, so that nobody without a right can fill the file of acts.
+"""
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from gateway.apis.acts import ACTS, NAMES_MAX, listed
 from gateway.apis.table import APIS, Where
 from smq.security.acls import Operation
+from smq.security.audit import OF_ONE_MAX
 from smq.wire.generated import (
     alter_client_quotas as quotas,
     alter_configs as replaced,
@@ -23,7 +28,7 @@ from smq.wire.generated import (
     offset_commit,
     offset_delete,
 )
-from tests.gateway.apis.rights import super_user
+from tests.gateway.apis.rights import limited, super_user
 from tests.gateway.coordinator_bench import CoordinatorBench
 
 CHANGES = {Operation.ALTER, Operation.ALTER_CONFIGS, Operation.CREATE, Operation.DELETE}
@@ -52,6 +57,16 @@ def acts(bench: CoordinatorBench) -> list[tuple[Any, ...]]:
     return [tuple(each.get(field) for field in fields) for each in found]
 
 
+def failed_acts(bench: CoordinatorBench) -> list[tuple[Any, ...]]:
+    lines = map(json.loads, bench.coordinator.access.audit.take_accesses(bench.now))
+    fields = "api", "operation", "resource_type", "resource", "error"
+    return [
+        tuple(line.get(field) for field in fields)
+        for line in lines
+        if line["event"] == "failed act"
+    ]
+
+
 def test_every_api_that_changes_something_for_others_is_written() -> None:
     changing = {
         api.key
@@ -77,8 +92,10 @@ def test_topics_are_written(asker: CoordinatorBench) -> None:
     *made, deleted = acts(asker)
     assert made == [
         ("CreateTopics", "CREATE", "TOPIC", "a", None, None),
-        ("CreateTopics", "CREATE", "TOPIC", "t", "TOPIC_ALREADY_EXISTS", None),
         ("CreatePartitions", "ALTER", "TOPIC", "a", None, "partitions 3"),
+    ]
+    assert failed_acts(asker) == [
+        ("CreateTopics", "CREATE", "TOPIC", "t", "TOPIC_ALREADY_EXISTS"),
     ]
     assert deleted[:5] == ("DeleteTopics", "DELETE", "TOPIC", "a", None)
 
@@ -137,9 +154,9 @@ def test_rules_are_written_in_words(asker: CoordinatorBench) -> None:
     words = "ALLOW User:bob READ from *, LITERAL"
     assert acts(asker) == [
         ("CreateAcls", "CREATE_ACL", "TOPIC", "a", None, words),
-        ("CreateAcls", "CREATE_ACL", "TOPIC", None, "INVALID_REQUEST", words),
         ("DeleteAcls", "DELETE_ACL", "TOPIC", "a", None, words),
     ]
+    assert failed_acts(asker) == [("CreateAcls", "CREATE_ACL", "TOPIC", None, "INVALID_REQUEST")]
 
 
 def test_users_and_quotas_are_written(asker: CoordinatorBench) -> None:
@@ -177,15 +194,106 @@ def test_users_and_quotas_are_written(asker: CoordinatorBench) -> None:
 
 
 def test_groups_and_their_offsets_are_written(asker: CoordinatorBench) -> None:
-    partition = offset_delete.OffsetDeleteRequestPartition(partition_index=0)
-    topic = offset_delete.OffsetDeleteRequestTopic(name="t", partitions=[partition])
-    asker.ask("OffsetDelete", 0, offset_delete.OffsetDeleteRequest(group_id="g", topics=[topic]))
+    partitions = [
+        offset_delete.OffsetDeleteRequestPartition(partition_index=index) for index in (9, 0, 0)
+    ]
+    topic = offset_delete.OffsetDeleteRequestTopic(name="t", partitions=partitions)
+    request = offset_delete.OffsetDeleteRequest(group_id="g", topics=[topic, topic])
+    asker.ask("OffsetDelete", 0, request)
     asker.ask("DeleteGroups", 2, delete_groups.DeleteGroupsRequest(groups_names=["g", "none"]))
     assert acts(asker) == [
         ("OffsetDelete", "DELETE_OFFSETS", "GROUP", "g", None, "t: 0"),
         ("DeleteGroups", "DELETE", "GROUP", "g", None, None),
-        ("DeleteGroups", "DELETE", "GROUP", "none", "GROUP_ID_NOT_FOUND", None),
     ]
+    assert failed_acts(asker) == [
+        ("OffsetDelete", "DELETE_OFFSETS", "GROUP", "g", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("DeleteGroups", "DELETE", "GROUP", "none", "GROUP_ID_NOT_FOUND"),
+    ]
+
+
+MANY = 300
+NAMES = [f"n{number}" for number in range(MANY)]
+UNKNOWN_IDS = delete_topics.DeleteTopicsRequest(
+    topics=[delete_topics.DeleteTopicState(topic_id=UUID(int=number + 1)) for number in range(MANY)]
+)
+NAMES_AND_IDS = delete_topics.DeleteTopicsRequest(
+    topics=[
+        delete_topics.DeleteTopicState(name=name, topic_id=UUID(int=number + 1))
+        for number, name in enumerate(NAMES)
+    ]
+)
+NEITHER = delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState()] * MANY)
+NAMES_TWICE = delete_topics.DeleteTopicsRequest(
+    topics=[delete_topics.DeleteTopicState(name=name) for name in NAMES * 2]
+)
+CREATED_TWICE = create_topics.CreateTopicsRequest(
+    topics=[
+        create_topics.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        for name in NAMES * 2
+    ]
+)
+GROWN_TWICE = create_partitions.CreatePartitionsRequest(
+    topics=[
+        create_partitions.CreatePartitionsTopic(name=name, count=3, assignments=None)
+        for name in NAMES * 2
+    ]
+)
+
+
+def replacing(kind: int, names: list[str], keys: tuple[str, ...] = ("a",)) -> Any:
+    configs = [replaced.AlterableConfig(name=key, value="1") for key in keys]
+    return replaced.AlterConfigsRequest(
+        resources=[
+            replaced.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+            for name in names
+        ]
+    )
+
+
+def changing(kind: int, names: list[str], keys: tuple[str, ...] = ("a",)) -> Any:
+    configs = [changed.AlterableConfig(name=key, value="1") for key in keys]
+    return changed.IncrementalAlterConfigsRequest(
+        resources=[
+            changed.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+            for name in names
+        ]
+    )
+
+
+BEFORE_A_RIGHT_IS_ASKED = {
+    "unknown ids": ("DeleteTopics", 6, UNKNOWN_IDS, "UNKNOWN_TOPIC_ID"),
+    "names and ids": ("DeleteTopics", 6, NAMES_AND_IDS, "INVALID_REQUEST"),
+    "neither": ("DeleteTopics", 6, NEITHER, "INVALID_REQUEST"),
+    "deleted twice": ("DeleteTopics", 6, NAMES_TWICE, "INVALID_REQUEST"),
+    "created twice": ("CreateTopics", 7, CREATED_TWICE, "INVALID_REQUEST"),
+    "grown twice": ("CreatePartitions", 3, GROWN_TWICE, "INVALID_REQUEST"),
+    "replaced twice": ("AlterConfigs", 2, replacing(2, NAMES * 2), "INVALID_REQUEST"),
+    "an unknown type": ("AlterConfigs", 2, replacing(99, NAMES), "INVALID_REQUEST"),
+    "levels": ("AlterConfigs", 2, replacing(8, NAMES), "INVALID_REQUEST"),
+    "keys twice": ("AlterConfigs", 2, replacing(2, NAMES, ("a", "a")), "INVALID_REQUEST"),
+    "changed twice": ("IncrementalAlterConfigs", 1, changing(2, NAMES * 2), "INVALID_REQUEST"),
+    "another unknown type": (
+        *("IncrementalAlterConfigs", 1, changing(99, NAMES), "INVALID_REQUEST"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BEFORE_A_RIGHT_IS_ASKED)
+def test_a_client_without_rights_adds_no_act_and_few_failed_acts(
+    bench: CoordinatorBench, case: str
+) -> None:
+    name, version, request, error = BEFORE_A_RIGHT_IS_ASKED[case]
+    limited(bench, "mallory")
+    audit = bench.coordinator.access.audit
+    for _ in range(3):
+        bench.ask(name, version, request)
+        audit.invariants()
+    assert audit.acts == []
+    lines = list(map(json.loads, audit.take_accesses(bench.now)))
+    failed = [line for line in lines if line["event"] == "failed act"]
+    assert 1 <= len(failed) <= 2 * OF_ONE_MAX, "one at once, and one with the count"
+    assert {(line["api"], line["error"]) for line in failed} == {(name, error)}
+    assert len(lines) - len(failed) <= 1, "others"
 
 
 def test_a_request_in_parts_is_written_once(asker: CoordinatorBench) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from smq.log.files.checkpoint import Open
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.wire.generated.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -112,7 +113,18 @@ def test_each_partition_is_written_to_the_audit_log(bench: ShardBench) -> None:
     delete(bench, 4)
     delete(bench, 99)
     delete(bench, 1, name="unknown")
-    done, failed = map(json.loads, bench.caller.rights.audit.take_acts())
+    audit = bench.caller.rights.audit
+    [done] = map(json.loads, audit.take_acts())
     assert (done["principal"], done["resource"]) == ("User:alice", "t")
     assert done["detail"] == "partition 0, below 4"
+    told = map(json.loads, audit.take_accesses(Now(0, 0)))
+    [failed] = [each for each in told if each["event"] == "failed act"]
     assert failed["error"] == "OFFSET_OUT_OF_RANGE"
+
+
+def test_a_partition_that_is_named_often_is_written_once(bench: ShardBench) -> None:
+    limit_caller(bench, "alice", "DELETE TOPIC t")
+    partitions = [DeleteRecordsPartition(partition_index=0, offset=4)] * 50
+    topics = [DeleteRecordsTopic(name="t", partitions=partitions)]
+    bench.ask("DeleteRecords", 2, DeleteRecordsRequest(topics=topics))
+    assert len(bench.caller.rights.audit.take_acts()) == 1

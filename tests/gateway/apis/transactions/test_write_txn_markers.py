@@ -8,6 +8,7 @@ import pytest
 
 from gateway.context import Wait
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.wire.generated.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -133,3 +134,31 @@ def test_an_end_is_written_to_the_audit_log_and_none_that_is_refused(
             assert act["principal"] == "User:alice"
             assert (act["operation"], act["resource"]) == ("END_TRANSACTION", "7")
             assert act["detail"] == "abort in one-0"
+
+
+def test_an_end_is_written_for_the_partitions_that_have_its_marker(
+    bench: ShardBench, producers: Producers
+) -> None:
+    limit_caller(bench, "alice", "ALTER CLUSTER kafka-cluster")
+    producers.write([b"a"], ME)
+    indexes = [9, 0, 0]
+    topics = [WritableTxnMarkerTopic(name="one", partition_indexes=indexes)]
+    write(bench, producers, marking(topics=topics))
+    audit = bench.caller.rights.audit
+    [act] = map(json.loads, audit.take_acts())
+    told = map(json.loads, audit.take_accesses(Now(0, 0)))
+    [failed] = [each for each in told if each["event"] == "failed act"]
+    assert (act["detail"], act.get("error")) == ("abort in one-0", None)
+    assert failed["detail"] == "abort in one-9"
+    assert failed["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_an_end_is_written_though_a_later_marker_for_it_fails(
+    bench: ShardBench, producers: Producers
+) -> None:
+    limit_caller(bench, "alice", "ALTER CLUSTER kafka-cluster")
+    producers.write([b"a"], ME)
+    markers = marking(), marking((ME[0], ME[1] - 1))
+    assert write(bench, producers, *markers) == [E.INVALID_PRODUCER_EPOCH]
+    [act] = map(json.loads, bench.caller.rights.audit.take_acts())
+    assert act["detail"] == "abort in one-0"
