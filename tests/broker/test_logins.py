@@ -1,6 +1,7 @@
 """Real clients log in by each mechanism and listener, produce, and read what they have produced."""
 
 import asyncio
+import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
+from tests.app.fake_broker import eventually
 from tests.app.shard_client import request
 from tests.broker.hostile import RawClient
 from tests.broker.users import add_users, remove_user
@@ -208,6 +210,35 @@ def test_the_broker_knows_when_its_certificates_end(doors: Doors) -> None:
         assert monotonic() < deadline
         found = {each.listener: each.days_left for each in observer.look().certificates}
     assert all(29 < days < 30.1 for days in found.values())
+
+
+def test_a_restarted_shard_without_usable_keys_serves_its_other_listeners(
+    tmp_path: Path,
+) -> None:
+    done = CliRunner().invoke(app, ["certs", str(tmp_path / "certs")])
+    assert done.exit_code == 0, done.output
+    keys = tmp_path / "certs" / "broker.pem"
+    good = keys.read_bytes()
+    settings = {"ssl.keystore.location": str(keys)}
+    with SmqBroker(tmp_path / "b", settings, listeners={"SSL": "SSL"}) as broker:
+        keys.write_text("<html>502 Bad Gateway</html>")
+        broker.kill("shard-1")
+        with RawClient(broker.port) as client:
+            client.ask("ApiVersions", 0, ApiVersionsRequest())
+        context = ssl.create_default_context(cafile=tmp_path / "certs" / "ca.pem")
+
+        def comes_in() -> bool:
+            address = ("127.0.0.1", broker.port_of("SSL"))
+            with socket.create_connection(address, 10) as plain:
+                try:
+                    context.wrap_socket(plain, server_hostname="localhost").close()
+                except OSError:
+                    return False
+            return True
+
+        assert not comes_in()
+        keys.write_bytes(good)
+        eventually(comes_in, "the keys are good again")
 
 
 def test_a_deleted_credential_ends_the_connections_that_used_it(doors: Doors) -> None:

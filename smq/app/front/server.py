@@ -87,7 +87,7 @@ async def _serve(inheritance: Inheritance) -> None:
     metrics = Metrics(Observer(inheritance.data_dir))
     settings = FrontSettings(inheritance, space, metrics)
     settings.look()
-    tls, tokens = watched_tls(config), watched_tokens(config)
+    tls, tokens = watched_tls(inheritance), watched_tokens(inheritance)
     broker = FrontBroker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, inheritance.runtime_dir, metrics.look),
@@ -142,13 +142,15 @@ def _uvicorn(app: ASGIApp, tls: WatchedContext | None) -> UvicornConfig:
     )
 
 
-def watched_tls(config: Config) -> WatchedContext | None:
+def watched_tls(inheritance: Inheritance) -> WatchedContext | None:
     """The keys of HTTP; None: it speaks no TLS. Raises SystemExit with a sentence."""
+    config = inheritance.config
     listener = http_listener(config)
     if listener is None or not listener.protocol.has_tls:
         return None
     try:
-        return WatchedContext(TlsSettings.of(config, listener), say_error)
+        settings = TlsSettings.of(config, listener)
+        return WatchedContext(settings, say_error, has_served=inheritance.has_served)
     except UnusableKeys as reason:
         raise SystemExit(f"smq: {reason}") from reason
 
@@ -171,13 +173,14 @@ async def _keep_watching_keys(watched: Sequence[WatchedContext | WatchedTokens])
             each.look()
 
 
-def watched_tokens(config: Config) -> WatchedTokens | None:
+def watched_tokens(inheritance: Inheritance) -> WatchedTokens | None:
     """The tokens by which users log in; None: there are none. Raises SystemExit with a sentence."""
+    config = inheritance.config
     listener = http_listener(config)
     if listener is None or not takes_tokens_by_http(config):
         return None
     try:
-        return WatchedTokens(config, listener, say_error)
+        return WatchedTokens(config, listener, say_error, has_served=inheritance.has_served)
     except UnusableTokens as reason:
         raise SystemExit(f"smq: {reason}") from reason
 

@@ -99,7 +99,8 @@ class Inheritance:
     `access` has users and access rules: whoever may read it could try their passwords, so that it
     is given to nobody else. `relays_fd` leads to the listener "relays", which has no name: no other
     process may say whose request it is. `trusted` are the users of this host that may do
-    everything, by id.
+    everything, by id. `has_served` tells that the broker has been ready: a refusal would stop no
+    start any more, but have this process restarted for ever.
     """
 
     config: Config
@@ -123,6 +124,7 @@ class Inheritance:
     trusted: Mapping[int, Principal] = field(default_factory=dict)
     relays_fd: int = -1
     ready_fd: int = -1
+    has_served: bool = False
 
     @property
     def relays_path(self) -> Path:

@@ -1,5 +1,6 @@
 """Keys, certificates and authorities of TLS, from PEM (KIP-651) or PKCS12, as a listener's settings
-name them. They are read again when a file changes; a pair that cannot be used leaves the old one.
+name them. They are read again when a file changes; a pair that cannot be used leaves the old one,
+or keeps everybody out where a restarted process has none.
 """
 
 import os
@@ -18,6 +19,8 @@ from smq.security.validity import first_end_ms
 
 FILE_BYTES_MAX = 1024 * 1024  # A chain has some kilobytes; all public authorities 200 KB.
 PAIR = ("tls.key", "tls.crt")  # As Kubernetes mounts a secret with a key and its certificates.
+STAYS = "the keys from before stay in use"
+NOBODY = "nobody gets in there until it can be used; all else is served"
 _PEM = b"-----BEGIN "
 _JKS = b"\xfe\xed\xfe\xed"
 
@@ -191,11 +194,21 @@ class WatchedContext:
     end_ms   wall time when the first certificate of the key store ends; 0: unknown
     """
 
-    def __init__(self, settings: TlsSettings, say: Callable[[str], None]) -> None:
-        """Raises UnusableKeys."""
+    def __init__(
+        self, settings: TlsSettings, say: Callable[[str], None], *, has_served: bool = False
+    ) -> None:
+        """Raises UnusableKeys, unless the broker `has_served`: then each handshake fails until the
+        keys can be used."""
         self._settings, self._say = settings, say
-        self._seen = self._marks()
-        self.context, self.end_ms = self._read()
+        self._seen, self._otherwise = self._marks(), STAYS
+        try:
+            self.context, self.end_ms = self._read()
+        except UnusableKeys as reason:
+            if not has_served:
+                raise
+            self._otherwise = NOBODY
+            self.context, self.end_ms = server_context(settings.protocols, settings.client_auth), 0
+            say(f"{reason}; {NOBODY}")
 
     def _read(self) -> tuple[ssl.SSLContext, int]:
         pem = _read(self._settings)
@@ -214,8 +227,9 @@ class WatchedContext:
         try:
             self.context, self.end_ms = self._read()
         except UnusableKeys as reason:
-            self._say(f"{reason}; the keys from before stay in use")
+            self._say(f"{reason}; {self._otherwise}")
         else:
+            self._otherwise = STAYS
             self._say(f"ssl ({self._settings.listener}): the keys have been read again")
 
     def _marks(self) -> list[tuple[int, int, int]]:

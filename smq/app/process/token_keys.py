@@ -1,5 +1,6 @@
 """Which tokens a listener takes by OAUTHBEARER, with their issuer's keys from a file (JWKS). It is
-read again when it changes; one that cannot be used leaves the old keys.
+read again when it changes; one that cannot be used leaves the old keys, or none where a restarted
+process has none.
 """
 
 from collections.abc import Callable
@@ -12,9 +13,11 @@ from smq.model.urls import path_of_file_url
 from smq.security.listeners import Listener
 from smq.security.mechanisms import enabled_mechanisms
 from smq.security.oauthbearer import NAME as OAUTHBEARER
-from smq.security.tokens import Keys, TokenRules, Tokens
+from smq.security.tokens import InvalidToken, Keys, TokenRules, Tokens
 
 FILE_BYTES_MAX = 1024 * 1024  # Three keys with their certificates have some kilobytes.
+STAYS = "the keys from before stay in use"
+NOBODY = "no token is taken there until it can be used; all else is served"
 _BEGIN = "sasl.oauthbearer."
 
 
@@ -22,16 +25,39 @@ class UnusableTokens(ValueError):
     """Nobody could log in with a token; a sentence."""
 
 
+class NoKeys:
+    """Those of an issuer whose file cannot be used: they have signed nothing; implements Keys."""
+
+    def payload_of(self, _token: str) -> bytes:
+        """See Keys."""
+        raise InvalidToken("there are no keys")
+
+
 class WatchedTokens:
     """The tokens that a listener takes; `look` reads a changed file again."""
 
-    def __init__(self, config: Config, listener: Listener, say: Callable[[str], None]) -> None:
-        """Raises UnusableTokens."""
+    def __init__(
+        self,
+        config: Config,
+        listener: Listener,
+        say: Callable[[str], None],
+        *,
+        has_served: bool = False,
+    ) -> None:
+        """Raises UnusableTokens, unless the broker `has_served`: then no token is good until the
+        file can be used."""
         self._say = say
         self._setting = f"{_BEGIN}jwks.endpoint.url ({listener.name})"
         self._path = Path(path_of_file_url(_value(config, listener, "jwks.endpoint.url")))
-        self._seen = self._marks()
-        self.tokens = Tokens(_rules(config, listener), self._read(), wall_ms)
+        self._seen, self._otherwise = self._marks(), STAYS
+        self.tokens = Tokens(_rules(config, listener), NoKeys(), wall_ms)
+        try:
+            self.tokens.keys = self._read()
+        except UnusableTokens as reason:
+            if not has_served:
+                raise
+            self._otherwise = NOBODY
+            say(f"{reason}; {NOBODY}")
 
     def look(self) -> None:
         """Use a file that has changed. Called about once a second."""
@@ -42,8 +68,9 @@ class WatchedTokens:
         try:
             self.tokens.keys = self._read()
         except UnusableTokens as reason:
-            self._say(f"{reason}; the keys from before stay in use")
+            self._say(f"{reason}; {self._otherwise}")
         else:
+            self._otherwise = STAYS
             self._say(f"{self._setting}: the keys have been read again")
 
     def _read(self) -> Keys:

@@ -1,4 +1,8 @@
-"""The entrances of a shard: one for each listener, as the settings say."""
+"""The entrances of a shard: one for each listener, as the settings say.
+
+A start without usable keys is refused. Once the broker has served, a file that goes bad may not
+take the other entrances with it: one without keys lets nobody in until its file is good again.
+"""
 
 import secrets
 from collections.abc import Callable
@@ -27,16 +31,18 @@ def make_nonce() -> str:
 class Entrances:
     """By the names of the listeners in `of`. `secret` makes decoys for users that there are not."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what a shard has, and whether it is a restarted one)
         self,
         config: Config,
         credentials: Credentials,
         secret: bytes,
         say: Callable[[str], None],
         nonce: MakeNonce = make_nonce,
+        *,
+        has_served: bool = False,
     ) -> None:
-        """Raises SystemExit if keys cannot be used."""
-        self._config, self._say = config, say
+        """Raises SystemExit if keys cannot be used, unless the broker `has_served`."""
+        self._config, self._say, self._has_served = config, say, has_served
         self._servers = LoginServers(credentials, Decoys(secret), nonce)
         self._watched: dict[str, WatchedContext] = {}
         self._watched_tokens: list[WatchedTokens] = []
@@ -77,7 +83,7 @@ class Entrances:
 
     def _watch_tokens(self, listener: Listener) -> WatchedTokens:
         try:
-            watched = WatchedTokens(self._config, listener, self._say)
+            watched = WatchedTokens(self._config, listener, self._say, has_served=self._has_served)
         except UnusableTokens as reason:
             raise SystemExit(f"smq: {reason}") from reason
         self._watched_tokens.append(watched)
@@ -85,7 +91,9 @@ class Entrances:
 
     def _watch(self, listener: Listener) -> WatchedContext:
         try:
-            watched = WatchedContext(TlsSettings.of(self._config, listener), self._say)
+            watched = WatchedContext(
+                TlsSettings.of(self._config, listener), self._say, has_served=self._has_served
+            )
         except UnusableKeys as reason:
             raise SystemExit(f"smq: {reason}") from reason
         self._watched[listener.name] = watched

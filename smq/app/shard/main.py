@@ -64,7 +64,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     take_catalog = partial(_take_catalog, inheritance, shard)
     timings = inheritance.timings.node(node_id)
     published = inheritance.catalog.words
-    entrances = Entrances(inheritance.config, access, inheritance.decoy_secret, say_error)
+    entrances = _entrances(inheritance, access)
     server = ShardServer(loop, shard, peers, take_catalog, published, timings=timings)
     server.serve_syncs(syncs_fd)
     commands = ShardCommands(loop, shard, peers)
@@ -107,6 +107,11 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         log.close()
     audit_sender.close()
     notices.tell(monotonic_ms())
+
+
+def _entrances(inheritance: Inheritance, access: AccessView) -> Entrances:
+    config, secret = inheritance.config, inheritance.decoy_secret
+    return Entrances(config, access, secret, say_error, has_served=inheritance.has_served)
 
 
 def _listen_to_users(

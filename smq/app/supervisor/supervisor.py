@@ -135,7 +135,11 @@ class Supervisor:
         process.started_ms = monotonic_ms()
         process.ready_fd, ready_write = os.pipe2(os.O_CLOEXEC)
         share = replace(
-            self.estate, generation=process.generation, stop=Stop(), ready_fd=ready_write
+            self.estate,
+            generation=process.generation,
+            stop=Stop(),
+            ready_fd=ready_write,
+            has_served=self.announced,
         )
         self._publish(process)
         try:

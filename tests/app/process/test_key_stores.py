@@ -15,7 +15,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from smq.app.process.clock import wall_ms
-from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext, context_of
+from smq.app.process.key_stores import (
+    NOBODY,
+    STAYS,
+    TlsSettings,
+    UnusableKeys,
+    WatchedContext,
+    context_of,
+)
 from smq.cli.key_pairs import KeyPair, make_pair
 from smq.security.listeners import listeners_of
 from tests.model.configs import config_of
@@ -59,6 +66,22 @@ def encrypted(pair: KeyPair, password: bytes) -> bytes:
 
 def trusted(context: ssl.SSLContext) -> int:
     return len(context.get_ca_certs())
+
+
+def shakes_hands(context: ssl.SSLContext) -> bool:
+    """Whether a client that trusts everybody gets in."""
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.check_hostname, ours.verify_mode = False, ssl.CERT_NONE
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server, client = context.wrap_bio(up, down, server_side=True), ours.wrap_bio(down, up)
+    for side in (client, server) * 3:
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLError:
+            return False
+    return server.version() is not None
 
 
 def test_a_pem_file_has_key_and_chain(tmp_path: Path) -> None:
@@ -211,3 +234,25 @@ def test_a_changed_file_is_read_again_and_a_bad_one_leaves_the_keys(tmp_path: Pa
     assert watched.context is second
     assert [each.split(": ")[-1] for each in said[1:2]] == ["the keys have been read again"]
     assert "cannot be read" in said[2]
+
+
+def test_once_the_broker_has_served_keys_that_cannot_be_used_fail_handshakes(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    file = written(tmp_path / "keys.pem", b"<html>")
+    watched = WatchedContext(settings(keystore_location=file), said.append, has_served=True)
+    assert watched.end_ms == 0
+    assert not shakes_hands(watched.context)
+    written(file, OTHER.key, BROKER.certificate)
+    watched.look()
+    assert not shakes_hands(watched.context)
+    assert [each.endswith(f"; {NOBODY}") for each in said] == [True, True]
+    written(file, BROKER.key, BROKER.certificate)
+    watched.look()
+    assert shakes_hands(watched.context)
+    assert watched.end_ms > 0
+    written(file, b"")
+    watched.look()
+    assert shakes_hands(watched.context)
+    assert said[-1].endswith(f"; {STAYS}")

@@ -9,6 +9,8 @@ import pytest
 from smq.app.process.clock import wall_ms
 from smq.app.process.token_keys import (
     FILE_BYTES_MAX,
+    NOBODY,
+    STAYS,
     UnusableTokens,
     WatchedTokens,
     why_no_tokens,
@@ -83,6 +85,25 @@ def test_changed_keys_are_used_and_bad_ones_are_not(tmp_path: Path) -> None:
     assert said[2].endswith("(SASL_SSL): the keys have been read again")
     assert not takes(tokens, signed())
     assert takes(tokens, signed("rsa other"))
+
+
+def test_once_the_broker_has_served_a_bad_file_takes_no_token_until_it_is_good(
+    tmp_path: Path,
+) -> None:
+    path, said = tmp_path / "jwks.json", list[str]()
+    configuration = configured(path.as_uri())
+    tokens = WatchedTokens(*configuration, said.append, has_served=True)
+    path.write_text("{}")
+    tokens.look()
+    assert not takes(tokens, signed())
+    assert [each.endswith(f"; {NOBODY}") for each in said] == [True, True]
+    write_jwks(path, "rsa")
+    tokens.look()
+    assert takes(tokens, signed())
+    path.write_text("{}")
+    tokens.look()
+    assert takes(tokens, signed())
+    assert said[-1].endswith(f"; {STAYS}")
 
 
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ DAY_MS = 24 * 3600 * 1000
 LISTENERS = "PLAINTEXT://127.0.0.1:1,SASL_PLAINTEXT://127.0.0.1:2,SSL://127.0.0.1:3"
 
 
-def entrances(said: list[str], **given: Any) -> Entrances:
+def entrances(said: list[str], *, has_served: bool = False, **given: Any) -> Entrances:
     named = {name.replace("_", "."): value for name, value in given.items()}
     config = config_of(command_line={"listeners": LISTENERS, **named})
     assert isinstance(config, Config)
-    return Entrances(config, UsersInMemory({"alice": "pencil"}), b"secret", said.append)
+    users = UsersInMemory({"alice": "pencil"})
+    return Entrances(config, users, b"secret", said.append, has_served=has_served)
 
 
 def test_each_listener_has_its_entrance(tmp_path: Path) -> None:
@@ -62,6 +63,27 @@ def test_changed_keys_are_used_for_new_connections(tmp_path: Path) -> None:
 def test_keys_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="cannot be read"):
         entrances([], ssl_keystore_location=str(tmp_path / "none"))
+
+
+def test_a_restarted_shard_without_usable_keys_has_its_other_entrances(tmp_path: Path) -> None:
+    said: list[str] = []
+    keys, tokens = str(tmp_path / "none.pem"), tmp_path / "none.json"
+    made = entrances(
+        said,
+        has_served=True,
+        ssl_keystore_location=keys,
+        sasl_enabled_mechanisms="PLAIN,OAUTHBEARER",
+        sasl_oauthbearer_jwks_endpoint_url=tokens.as_uri(),
+        sasl_oauthbearer_expected_issuer="issuer",
+        sasl_oauthbearer_expected_audience="smq",
+    )
+    assert made.of["PLAINTEXT"].is_open
+    assert made.of["SSL"].context is not None
+    assert made.certificates_end_ms() == [0, 0, 0]
+    assert sorted(each.split(" ")[0] for each in said) == [
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "ssl.keystore.location",
+    ]
 
 
 def test_nonces_differ_and_are_printable() -> None:
