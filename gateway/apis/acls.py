@@ -112,15 +112,21 @@ def _described(pattern: ResourcePattern, rules: Iterable[AclBinding]) -> Describ
 
 
 def create(request: CreateAclsRequest, context: CoordinatorContext) -> Iterator[CreateAclsResponse]:
-    """Add each rule, or refuse it; in parts. Each part is in force when the next one begins."""
+    """Add each rule, or refuse it; in parts. Each part is in force when the next one begins.
+
+    All rows are read before the first rule is added: one with a kind of the code 0 changes nothing.
+    """
     access = context.coordinator.access
     if access.authorizer is None:
         yield refuse_creating(request, DISABLED)
         return
-    for first in range(0, max(1, len(request.creations)), PART_CREATED):
-        some = request.creations[first : first + PART_CREATED]
-        rules = list(map(_rule_of, some))  # First: a kind of the code 0 then changes nothing here.
-        yield CreateAclsResponse(results=[_created(each, access) for each in rules])
+    rows, rules = request.creations, list[AclBinding | BrokerError]()
+    for first in range(0, len(rows), PART_RULES):
+        rules += map(_rule_of, rows[first : first + PART_RULES])
+        yield CreateAclsResponse()
+    for first in range(0, max(1, len(rules)), PART_CREATED):
+        some = rules[first : first + PART_CREATED]
+        yield CreateAclsResponse(results=[_created(each, access) for each in some])
 
 
 def refuse_creating(request: CreateAclsRequest, why: BrokerError) -> CreateAclsResponse:

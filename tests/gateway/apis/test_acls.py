@@ -175,6 +175,21 @@ def test_an_unknown_kind_closes_the_connection(bench: CoordinatorBench) -> None:
         names(bench, every(pattern_type_filter=0))
 
 
+@pytest.mark.parametrize("count", [1, acls.PART_CREATED, acls.PART_RULES + 1])
+def test_a_rule_of_an_unknown_kind_leaves_those_before_it_uncreated(
+    bench: CoordinatorBench, count: int
+) -> None:
+    super_user(bench)
+    rows = [creation(resource_name=f"n{number}") for number in range(count)]
+    with pytest.raises(PeerError, match="Operation is UNKNOWN"):
+        create(bench, *rows, creation(operation=0))
+    assert names(bench, every()) == []
+    assert create(bench, *rows, creation(resource_name="")) == [E.NONE] * count + [
+        E.INVALID_REQUEST
+    ]
+    assert len(names(bench, every())) == count
+
+
 @pytest.mark.parametrize(
     ("right", "may_describe", "may_alter"),
     [
