@@ -2,6 +2,8 @@
 
 - Each topic is created, or gets an error code and a message. A repeated name is not created:
   INVALID_REQUEST, once and after the others.
+- POLICY_VIOLATION in each row of a request that would make too many partitions, also for names that
+  are repeated or denied.
 - Names, counts, replicas and configs are checked as Kafka does. validate_only only checks.
 - The answer goes out once the topic is in the catalog. The timeout has no effect.
 - From 4: -1 for the broker's number of partitions and of replicas (KIP-464).
@@ -54,7 +56,7 @@ def handle(
     if sum(_partition_count(each, context) for each in once) > PARTITIONS_PER_REQUEST_MAX:
         sentence = "Excessively large number of partitions per request."
         why = BrokerError(ErrorCode.POLICY_VIOLATION, sentence)
-        yield CreateTopicsResponse(topics=[_refused(each.name, why) for each in once])
+        yield from _refused_in_parts([(each.name, why) for each in request.topics])
         return
     twice = BrokerError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     refused = [(name, twice) for name, count in counts.items() if count > 1]
@@ -63,9 +65,16 @@ def handle(
     for part in _parts(once):
         made = [_create(each, request, context, charge) for each in part]
         yield CreateTopicsResponse(topics=made, throttle_time_ms=charge.throttle_ms)
+    yield from _refused_in_parts(refused, charge.throttle_ms)
+
+
+def _refused_in_parts(
+    refused: list[tuple[str, BrokerError]], throttle_ms: int = 0
+) -> Iterator[CreateTopicsResponse]:
+    """A row for each of these names."""
     for first in range(0, len(refused), PART_NAMES):
         rows = [_refused(*each) for each in refused[first : first + PART_NAMES]]
-        yield CreateTopicsResponse(topics=rows, throttle_time_ms=charge.throttle_ms)
+        yield CreateTopicsResponse(topics=rows, throttle_time_ms=throttle_ms)
 
 
 def _denied(topics: list[CreatableTopic], rights: Rights) -> Iterator[list[str]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.apis.create_topics import PART_NAMES
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX
 from smq.model.errors import ErrorCode
 from smq.model.topic_configs import TOPIC_CONFIGS
@@ -14,6 +15,7 @@ from smq.wire.generated.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from tests.gateway.apis.rights import limited
 from tests.gateway.coordinator_bench import CoordinatorBench
 
 E = ErrorCode
@@ -111,3 +113,12 @@ def test_too_many_partitions_in_all_are_refused_in_all(bench: CoordinatorBench) 
     results = create(bench, 7, *(topic(name, num_partitions=half) for name in "ab"))
     assert [each.error_code for each in results] == [E.POLICY_VIOLATION] * 2
     assert bench.coordinator.topics.catalog.by_name == {}
+
+
+def test_too_many_partitions_refuse_repeated_and_denied_names_too(bench: CoordinatorBench) -> None:
+    limited(bench, "bob", "CREATE TOPIC big", "CREATE TOPIC twice")
+    big = topic("big", num_partitions=PARTITIONS_PER_REQUEST_MAX + 1)
+    others = [topic(f"denied {number}") for number in range(PART_NAMES)]
+    results = create(bench, 7, big, topic("twice"), topic("twice"), *others)
+    assert [each.name for each in results][:4] == ["big", "twice", "twice", "denied 0"]
+    assert [each.error_code for each in results] == [E.POLICY_VIOLATION] * (3 + PART_NAMES)
