@@ -2,7 +2,7 @@
 
 A large request is checked first, so that a malformed one changes nothing. Then its portions are
 handled and encoded one by one. For a small request with a large answer the handler returns an
-iterator of parts.
+iterator of parts; what it alone sees to be malformed it refuses before its first change.
 
 Each `step` takes a few milliseconds at most; the caller serves others between steps. A portion sees
 the catalog and the groups as they are at its step. Duplicates are found within a portion only.
