@@ -46,6 +46,10 @@ FENCED = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
+# A request to end a transaction that is answered so has done nothing; an earlier one may have.
+NOT_ENDED = frozenset(
+    {ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+)
 
 Result = TypeVar("Result")
 
@@ -73,7 +77,7 @@ class TransactionCoordinator:
         self._lock = threading.Lock()
         self._cluster: Cluster | None = None
         self._producer = NOBODY
-        self._has_asked = False  # To end the transaction, and has got no answer that it has ended.
+        self._has_asked = False  # To end the transaction, and has got no answer whether it has.
         self._nodes: dict[str | None, int] = {}  # By group; None: the transactional id's.
 
     def begin(self) -> ProducerEpoch:
@@ -181,9 +185,10 @@ class TransactionCoordinator:
         """Commit or abort the transaction; returns the producer's new id and epoch, None:
         unchanged.
 
-        If it raises AuthenticationFailed, no broker was asked: the next call may ask for either. If
-        it raises anything else but ProducerFenced, the outcome is unknown. A second call, which
-        must ask for the same, settles it.
+        If it raises AuthenticationFailed, no broker was asked, or has refused (NOT_ENDED): the next
+        call may ask for either. A code of NOT_ENDED says that this call has not ended it. If it
+        raises anything else but ProducerFenced, the outcome is unknown. A second call, which must
+        ask for the same, settles it.
         """
 
         def ask(connection: KafkaConnection) -> ProducerEpoch | None:
@@ -193,8 +198,10 @@ class TransactionCoordinator:
                 producer_epoch=self._producer.epoch,
                 committed=committed,
             )
-            self._has_asked = True
+            had_asked, self._has_asked = self._has_asked, True
             response = connection.ask(END_TXN, request)
+            if response.error_code in NOT_ENDED:
+                self._has_asked = had_asked
             if response.error_code == ErrorCode.INVALID_TXN_STATE:
                 raise ProducerFenced(self._name)  # A transaction is open, and it is not ours.
             check(response.error_code, act=self._act)

@@ -13,6 +13,7 @@ from smq.client.producing.transactions.coordinator import TransactionCoordinator
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.smq_broker import SmqBroker
+from smq.wire.generated.end_txn import EndTxnResponse
 
 TIMEOUT_MS = 60_000
 NAME = TopicPartition("t", 0)
@@ -145,3 +146,39 @@ def test_an_end_without_an_answer_is_unknown_while_the_login_is_refused(
     refuse(False)
     with pytest.raises(smq.AuthenticationFailed):
         coordinator.end(committed=True)
+
+
+def test_an_end_that_was_answered_is_not_unknown_when_the_next_login_is_refused(
+    coordinator: TransactionCoordinator,
+    refuse: Callable[[bool], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    coordinator.begin()
+    coordinator.add_partitions([NAME])
+    ask = KafkaConnection.ask
+
+    def answer(given: KafkaConnection, question: Any, request: Any) -> Any:
+        if question is not END_TXN:
+            return ask(given, question, request)
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
+
+    def commit_in_vain() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(KafkaConnection, "ask", answer)
+            with pytest.raises(BrokerError) as raised:
+                coordinator.end(committed=True)
+        assert raised.value.code == ErrorCode.TRANSACTION_ABORTABLE
+
+    commit_in_vain()
+    refuse(False)
+    with pytest.raises(smq.AuthenticationFailed):
+        coordinator.end(committed=False)
+    monkeypatch.undo()
+    refuse(True)
+    with pytest.raises(smq.BrokerUnavailable, match="unknown whether"):
+        coordinator.end(committed=True)
+    monkeypatch.undo()
+    commit_in_vain()  # The answer before was lost: this one does not say what that one did.
+    refuse(False)
+    with pytest.raises(smq.BrokerUnavailable, match="unknown whether"):
+        coordinator.end(committed=False)
