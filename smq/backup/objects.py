@@ -1,8 +1,9 @@
 """Copies the filer's objects to and from a snapshot."""
 
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 
-from smq.backup.files import link
+from smq.backup.files import link, opened
 from smq.filer.store import Facts, Store
 from smq.model.errors import AlreadyExists, NotFound
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
@@ -58,8 +59,9 @@ def _copy(source: Store, target: Store, key: str) -> None:
         return
     if path is not None and to is not None and link(path, to):
         return
+    pages = nullcontext() if path is None else opened(path)  # Those that it had stay.
     try:
-        with source.reading(key) as reading, target.writing(key) as sink:
+        with pages, source.reading(key) as reading, target.writing(key) as sink:
             for piece in reading.pieces:
                 sink.write(piece)
     except AlreadyExists:

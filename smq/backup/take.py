@@ -126,7 +126,7 @@ class Taking:
         moment."""
         copied = self.target / folder.STORE
         brought = set[str]()
-        target = LocalStore(self.target / folder.FILER)
+        target = LocalStore(self.target / folder.FILER, drops_pages=True)
 
         def done(key: str, length: int) -> None:
             if key not in brought:

@@ -118,7 +118,7 @@ def restore(  # noqa: PLR0913  (Each is an option.)
         about = Restoring(
             source=folder,
             data_dir=settings.data_dir,
-            filer=Location.of(settings).open(),
+            filer=Location.of(settings).open(drops_pages=True),
             filer_root=settings.filer_root,
             topics=_selected(topic),
             is_new_cluster=new_cluster,

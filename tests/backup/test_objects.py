@@ -1,13 +1,16 @@
 """The filer's objects of a snapshot."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from smq.backup import objects
 from smq.backup.objects import belongs, bring, bring_others
 from smq.filer.local import LocalStore
 from smq.testing.memory_store import MemoryStore
+from tests.backup.test_files import PAGE, dropped, pages_of
 
 KEYS = ("docs/a", "payloads/default/t/1", "topics/default/t/partition=0/x", "topics/default/u/y")
 
@@ -43,3 +46,21 @@ def test_where_nothing_can_be_linked_it_is_copied(tmp_path: Path) -> None:
             assert [(each.key, target.get(each.key)) for each in target.list()] == [
                 (key, key.encode()) for key in KEYS
             ]
+
+
+def test_what_is_copied_leaves_the_page_cache_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = LocalStore(tmp_path / "a")
+    target = LocalStore(tmp_path / "b", drops_pages=True)
+    (tmp_path / "a/topics/default/t").mkdir(parents=True)
+    cold, warm = "topics/default/t/cold", "topics/default/t/warm"
+    for key in (cold, warm):
+        dropped(tmp_path / "a" / key)
+    with (tmp_path / "a" / warm).open("rb") as file:
+        os.pread(file.fileno(), PAGE, 0)
+    monkeypatch.setattr(objects, "link", lambda _path, _to: False)
+    bring(source, target, None, lambda *_: None)
+    pages = [pages_of(tmp_path / name / key) for key in (cold, warm) for name in "ab"]
+    assert pages == [False, False, True, False]
+    assert all(source.get(key) == target.get(key) for key in (cold, warm))

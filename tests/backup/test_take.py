@@ -13,13 +13,14 @@ import pytest
 
 from smq.app.process.status import ProcessStatus, Status
 from smq.app.supervisor.datadir import DataDirectory
-from smq.backup import take
+from smq.backup import objects, take
 from smq.backup.objects import bring
 from smq.backup.take import Refused, Taking, prepare
 from smq.filer.local import LocalStore
 from smq.filer.store import OVERWRITE
 from smq.model.errors import StoreError
 from smq.store.store import Store
+from tests.backup.test_files import dropped, pages_of
 
 STATUS = Status(
     cluster_id="c",
@@ -107,6 +108,19 @@ def test_files_of_users_are_not_older_than_the_cut(
     taking(tmp_path).run()
     found = LocalStore(tmp_path / "s" / "filer")
     assert [(each.key, found.get(each.key)) for each in found.list()] == [("docs/a", b"new")]
+
+
+def test_a_snapshots_copies_of_objects_leave_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served_once(tmp_path)
+    (tmp_path / "filer/docs").mkdir(parents=True)
+    dropped(tmp_path / "filer/docs/a")
+    monkeypatch.setattr(objects, "link", lambda _path, _to: False)
+    taking(tmp_path).run()
+    copied = tmp_path / "s" / "filer/docs/a"
+    assert not copied.samefile(tmp_path / "filer/docs/a")
+    assert not pages_of(copied)
 
 
 def test_a_snapshot_fails_if_the_filer_lacks_a_file_of_the_manifest(tmp_path: Path) -> None:
