@@ -79,7 +79,11 @@ def is_cached(fd: int, size: int) -> bool:
     """Whether the page cache has any page of a file; also if the system does not tell it."""
     if not size:
         return False
-    with mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ) as mapping:
+    try:
+        mapped = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+    except (OSError, ValueError):  # Not every file system maps; or it has become shorter.
+        return True
+    with mapped as mapping:
         pages = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
         at = np.frombuffer(mapping, np.uint8).ctypes.data
         mincore = ctypes.CDLL(None).mincore

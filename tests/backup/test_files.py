@@ -1,6 +1,7 @@
 """Links and copies of files, durable."""
 
 import errno
+import mmap
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -87,6 +88,21 @@ def test_a_copy_leaves_what_the_page_cache_had_before(tmp_path: Path) -> None:
         os.pread(file.fileno(), 1, SIZE // 2)
     files.copy(source, tmp_path / "b")
     assert [pages_of(tmp_path / name) for name in "ab"] == [True, False]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENODEV, "no map"), ValueError("too long")])
+def test_what_cannot_be_mapped_is_copied_and_counts_as_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    source = dropped(tmp_path / "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(mmap, "mmap", refuse)
+        files.copy(source, tmp_path / "b")
+        assert pages_of(source)
+    assert (tmp_path / "b").read_bytes() == source.read_bytes()
 
 
 def test_a_copy_of_what_is_being_written_leaves_its_pages_alone(
