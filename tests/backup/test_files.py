@@ -91,7 +91,7 @@ def test_a_copy_leaves_what_the_page_cache_had_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENODEV, "no map"), ValueError("too long")])
-def test_what_cannot_be_mapped_is_copied_and_counts_as_cached(
+def test_a_file_that_cannot_be_mapped_is_copied_and_counts_as_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def refuse(*_: object) -> None:

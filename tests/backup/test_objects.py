@@ -48,7 +48,7 @@ def test_where_nothing_can_be_linked_it_is_copied(tmp_path: Path) -> None:
             ]
 
 
-def test_what_is_copied_leaves_the_page_cache_as_it_was(
+def test_copied_objects_leave_the_page_cache_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = LocalStore(tmp_path / "a")
