@@ -23,7 +23,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from select import select
 from time import monotonic_ns
@@ -64,6 +63,7 @@ SETTINGS = {
 MOMENT_MS_MAX = 50.0  # Length of a victim's life, from its attaching.
 STILL_MS_MAX = 100.0  # The longest allowed stall of the shard.
 ANSWER_SECONDS_MAX = 30.0
+QUIET_SECONDS_MAX = 120.0  # Longer without another record is a loss.
 
 
 class Wrong(AssertionError):
@@ -242,17 +242,27 @@ class Check:
 
 
 def read_again(broker: SmqBroker, count: int) -> Mapping[int, int]:
-    """How many records of each victim there are, read over the wire from the first on."""
+    """How many records of each victim there are, read over the wire from the first on.
+
+    Raises Wrong when none comes any more, and there should be `count`.
+    """
     found: defaultdict[int, int] = defaultdict(int)
+    read, since_ns = 0, monotonic_ns()
     with (
         broker.connect(transport="kafka") as client,
         client.consumer(TOPIC, start="earliest") as consumer,
     ):
-        for record in islice(consumer, count):
-            victim, number = RECORD.unpack(bytes(record.value or b"")[: RECORD.size])
-            if number != found[victim]:
-                raise Wrong(f"victim {victim}: record {number} is read in place of {found[victim]}")
-            found[victim] += 1
+        while read < count:
+            with consumer.poll() as batch:
+                for record in batch:
+                    victim, number = RECORD.unpack(bytes(record.value or b"")[: RECORD.size])
+                    if number != found[victim]:
+                        there = found[victim]
+                        raise Wrong(f"victim {victim}: record {number} is read in place of {there}")
+                    found[victim] += 1
+                    read, since_ns = read + 1, monotonic_ns()
+            if monotonic_ns() - since_ns > QUIET_SECONDS_MAX * 1e9:
+                raise Wrong(f"{read} of {count} records are read again, and no other one comes")
     return found
 
 

@@ -5,7 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from smq.testing.door_kill_run import door_kill_run
+from smq.client.kafka.admin import create_topic
+from smq.client.kafka.cluster import Cluster
+from smq.testing import door_kill_run as module
+from smq.testing.door_kill_run import RECORD, TOPIC, Wrong, door_kill_run, read_again
+from smq.testing.smq_broker import SmqCommand
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_lost_record_ends_the_last_reading_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SmqCommand(tmp_path, {"shards": "1"}) as broker:
+        with Cluster(broker.bootstrap) as cluster:
+            create_topic(cluster, TOPIC, 1)
+        with broker.connect() as client, client.producer() as producer:
+            for number in range(10):
+                producer.send(TOPIC, RECORD.pack(0, number), partition=0)
+        assert read_again(broker, 10) == {0: 10}
+        monkeypatch.setattr(module, "QUIET_SECONDS_MAX", 0.1)
+        with pytest.raises(Wrong, match="10 of 11 records are read again"):
+            read_again(broker, 11)
 
 
 @pytest.mark.slow

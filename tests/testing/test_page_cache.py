@@ -1,5 +1,7 @@
 """Full segments that have left the page cache are found, and waited for."""
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -47,4 +49,20 @@ def test_a_file_system_that_keeps_its_pages_is_no_failure(
 ) -> None:
     filled(tmp_path, cached_segments=100).close()
     monkeypatch.setattr(module, "drops_pages", lambda _disk, _directory: False)
+    assert await_dropped(tmp_path, 0.1) == 0
+
+
+def test_a_file_system_that_cannot_tell_what_is_cached_has_dropped_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, cached_segments=100).close()
+    read = os.preadv
+
+    def preadv(fd: int, memory: list[memoryview], at: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "no RWF_NOWAIT")
+        return read(fd, memory, at)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert dropped_segments(tmp_path)
     assert await_dropped(tmp_path, 0.1) == 0
