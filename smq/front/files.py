@@ -1,7 +1,8 @@
 """/filer/<key>: the filer's objects over HTTP, as files.
 
     GET, HEAD   an object; If-Match, If-None-Match; GET also ranges, If-Range
-    GET …/      a list of the objects below: ?prefix= ?after= ?limit=, sorted by key
+    GET …/      a list of the objects below, for who may read all that begins so:
+                ?prefix= ?after= ?limit=, sorted by key
     PUT         store the body; If-None-Match: * creates only, If-Match replaces that version
     DELETE      remove an object; If-Match, If-None-Match
 
@@ -12,7 +13,7 @@ those that no record refers to.
 
 from asyncio import Lock
 from contextlib import AsyncExitStack
-from itertools import compress, islice
+from itertools import islice
 from typing import Any
 from urllib.parse import quote, urlencode
 from weakref import WeakValueDictionary
@@ -47,7 +48,7 @@ from smq.front.conditions import (
     write_mode,
 )
 from smq.front.payloads import NotThePayload, Promise
-from smq.front.rights import check_topic, resource_of, rights_of, spans_topics
+from smq.front.rights import FILES, check_topic, resource_of, rights_of, spans_topics
 from smq.front.space import Space, Upload
 from smq.front.streams import ReadingResponse, body_pieces, drain, in_threads
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
@@ -114,9 +115,7 @@ class Files:
 
         found = await run_in_threadpool(listed)
         page = found[:limit]
-        shown = rights_of(request).topics(Operation.READ, [resource_of(each.key) for each in page])
-        objects = [_object(facts) for facts in compress(page, shown)]
-        answer: dict[str, Any] = {"objects": objects, "next": None}
+        answer: dict[str, Any] = {"objects": [_object(each) for each in page], "next": None}
         if len(found) > limit:
             query = {**request.query_params, "after": page[-1].key}
             answer["next"] = f"/filer/{quote(key)}?{urlencode(query)}"
@@ -164,7 +163,7 @@ class Files:
                         await until_told.enter_async_context(self._lock_of(key))
                         existing = await self._existing(key)
                 except AlreadyExists as reason:
-                    raise _taken(request, str(reason)) from reason
+                    raise _taken(request, key, str(reason)) from reason
                 room.arrived(existing.length if existing else 0)
                 facts = await run_in_threadpool(self._store.head, key)
         status = 200 if existing else 201
@@ -195,11 +194,20 @@ class Files:
 
 
 def _check_list(request: Request, prefix: str) -> None:
-    """Raises HTTPException if who asks may not list what begins so."""
-    if not spans_topics(prefix):
-        check_topic(request, Operation.READ, resource_of(prefix))
-    elif not rights_of(request).is_unlimited:
-        raise HTTPException(403, "only super users list the files of several topics at once")
+    """Raises HTTPException unless who asks may read all that begins so.
+
+    A list that left out what he may not read would tell of it all the same: `next` and the time
+    that it takes depend on it.
+    """
+    rights, resource = rights_of(request), resource_of(prefix)
+    if spans_topics(prefix):
+        if not rights.is_unlimited:
+            raise HTTPException(403, "only super users list the files of several topics at once")
+    elif not resource.startswith(FILES):
+        check_topic(request, Operation.READ, resource)
+    elif not rights.all_topics(Operation.READ, resource):
+        sentence = f"this needs READ on all topics that begin with {resource}"
+        raise HTTPException(403, f"{sentence}, and no rule that denies one of them")
 
 
 async def _receive(request: Request, room: Upload, promise: Promise | None, sink: Sink) -> None:
@@ -229,7 +237,7 @@ def _mode(request: Request, key: str, existing: Facts | None) -> Mode:
     if key.startswith(PAYLOADS_PREFIX):
         mode = _payload_mode(request, mode, existing)
     if mode == CREATE and existing is not None:
-        raise _taken(request, f"{key}: there is an object already")
+        raise _taken(request, key, f"{key}: there is an object already")
     return mode
 
 
@@ -238,12 +246,15 @@ def _payload_mode(request: Request, mode: Mode, existing: Facts | None) -> Mode:
     if existing is None or not isinstance(mode, IfMatch):
         return CREATE
     if existing.modified_ms == OUTDATED_MS:
-        raise _taken(request, f"{existing.key}: {CONDEMNED}")
+        raise _taken(request, existing.key, f"{existing.key}: {CONDEMNED}")
     return OVERWRITE
 
 
-def _taken(request: Request, sentence: str) -> HTTPException:
-    """The key exists already: 412 if the request has a condition, else 409."""
+def _taken(request: Request, key: str, sentence: str) -> HTTPException:
+    """The key exists already: 412 if the request has a condition, else 409. Who may not read it
+    does not learn what other objects there are."""
+    if not rights_of(request).topic(Operation.READ, resource_of(key)):
+        sentence = f"{key}: this name cannot be taken"
     return HTTPException(412 if "if-none-match" in request.headers else 409, sentence)
 
 

@@ -130,6 +130,27 @@ class Authorizer:
     def _is_unnamed(self, resource_type: ResourceType, name: str) -> bool:
         return not any(True for _ in self._rules.about(resource_type, name))
 
+    def may_to_all(
+        self, peer: Peer, operation: Operation, resource_type: ResourceType, prefix: str
+    ) -> bool:
+        """Whether a peer may do this with every resource whose name begins so, also with those that
+        there will be. Without a rule for it: if no rule is about any of them."""
+        if self.is_super_user(peer.principal):
+            return True
+        self.refresh()
+        allowed = self._allow_if_no_rule and not any(
+            pattern.resource_type is resource_type and _overlaps(pattern, prefix)
+            for pattern in self._rules.patterns()
+        )
+        for pattern, entry in self._rules.of_type(resource_type, _names_of(peer.principal)):
+            if entry.host not in (WILDCARD, peer.host) or not _is_about(entry, operation):
+                continue
+            if entry.permission is Permission.ALLOW:
+                allowed = allowed or _covers(pattern, prefix)
+            elif _overlaps(pattern, prefix):
+                return False
+        return allowed
+
     def may_to_any(self, peer: Peer, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there could be a resource of this type with which a peer may do this
         (authorizeByResourceType of KIP-679). No operation implies another here."""
@@ -201,6 +222,18 @@ def _is_about(entry: AccessControlEntry, operation: Operation) -> bool:
     if entry.permission is Permission.ALLOW:
         by = _ALLOWED_BY.get(operation, by)
     return entry.operation in by
+
+
+def _covers(pattern: ResourcePattern, prefix: str) -> bool:
+    """Whether a pattern matches every name that begins so."""
+    if pattern.pattern_type is PatternType.PREFIXED:
+        return prefix.startswith(pattern.name)
+    return pattern.name == WILDCARD
+
+
+def _overlaps(pattern: ResourcePattern, prefix: str) -> bool:
+    """Whether a pattern matches some name that begins so."""
+    return pattern.name.startswith(prefix) or _covers(pattern, prefix)
 
 
 def _is_dominated(allowing: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:

@@ -90,6 +90,12 @@ class Rights:
             return [True] * len(names)
         return self._authorizer.those_allowed(self.peer, operation, ResourceType.TOPIC, names)
 
+    def all_topics(self, operation: Operation, prefix: str) -> bool:
+        """Whether it may do this with every topic whose name begins so."""
+        if self._authorizer is None or self.is_unlimited:
+            return True
+        return self._authorizer.may_to_all(self.peer, operation, ResourceType.TOPIC, prefix)
+
     def group(self, operation: Operation, name: str) -> bool:
         """Whether it may do this with a consumer group."""
         return self.is_unlimited or self.may(operation, ResourceType.GROUP, name)

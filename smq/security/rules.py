@@ -111,6 +111,10 @@ class Rules:
         """Whether a rule is about one address, and this."""
         return host in self._hosts
 
+    def patterns(self) -> Iterator[ResourcePattern]:
+        """The patterns that have a rule."""
+        return (ResourcePattern(*each) for each in self._of)
+
     def about(
         self, resource_type: ResourceType, name: str
     ) -> Iterator[tuple[ResourcePattern, OfPattern]]:

@@ -1,11 +1,13 @@
 """Who may ask what by HTTP while access rules decide."""
 
 from base64 import b64encode
+from pathlib import Path
 
 import pytest
 
+from smq.filer.local import LocalStore
 from smq.front.rights import HttpRights, resource_of, spans_topics
-from smq.security.acls import Operation, PatternType
+from smq.security.acls import Operation, PatternType, Permission
 from smq.testing.memory_store import MemoryStore
 from tests.front.asgi import Answer, call, front
 from tests.front.users import SUPER, as_user, may, may_with_cluster, rights_for
@@ -155,11 +157,34 @@ def test_files_are_topics_named_filer_for_the_rules() -> None:
     assert ask(app, "alice", "GET", "notes/").status == 403
 
 
-def test_a_list_leaves_out_what_its_reader_may_not_read() -> None:
-    rules = [may("alice", Operation.READ, name) for name in ("filer/docs/", "filer/docs/a")]
-    app = front(filled_store(), rights=rights_for(*rules))
-    listed = ask(app, "alice", "GET", "docs/")
+def test_a_list_is_for_who_may_read_all_that_begins_so() -> None:
+    """Its cursor named files that its reader could not read."""
+    docs = may("alice", Operation.READ, "filer/docs/", how=PatternType.PREFIXED)
+    denied = may("alice", Operation.READ, "filer/docs/s")
+    denied = denied._replace(entry=denied.entry._replace(permission=Permission.DENY))
+    one = may("bob", Operation.READ, "filer/docs/a")
+    app = front(filled_store(), rights=rights_for(docs, denied, one))
+    for user, path in (("alice", "docs/"), ("alice", "docs/?prefix=s"), ("bob", "docs/?prefix=a")):
+        refused = ask(app, user, "GET", f"{path}")
+        assert (refused.status, "READ on all topics" in refused.json["error"]) == (403, True)
+    listed = ask(app, "alice", "GET", "docs/?prefix=a")
     assert [each["key"] for each in listed.json["objects"]] == ["docs/a"]
+    assert ask(app, "bob", "GET", "docs/a").status == 200
+
+
+def test_a_writer_does_not_learn_which_other_files_there_are(tmp_path: Path) -> None:
+    names = ["docs/a/b", "docs"]
+    writes = [may(user, Operation.WRITE, f"filer/{n}") for n in names for user in ("alice", "bob")]
+    reads = may("alice", Operation.READ, "filer/docs", how=PatternType.PREFIXED)
+    store = LocalStore(tmp_path / "filer")
+    with store.writing("docs/a") as sink:
+        sink.write(b"12345")
+    app = front(store, rights=rights_for(*writes, reads))
+    for name in names:
+        told = {user: ask(app, user, "PUT", name, b"x") for user in ("alice", "bob")}
+        assert [each.status for each in told.values()] == [409, 409]
+        assert told["bob"].json["error"] == f"{name}: this name cannot be taken"
+        assert "object" in told["alice"].json["error"]
 
 
 def test_keys_belong_to_topics_or_are_files() -> None:

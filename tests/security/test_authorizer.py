@@ -65,6 +65,30 @@ def test_many_names_are_decided_as_one_by_one(world: World, *, allow_if_no_rule:
         assert authorizer.those_allowed(*each, names) == one_by_one
 
 
+@pytest.mark.parametrize("allow_if_no_rule", [False, True])
+@pytest.mark.parametrize("world", worlds())
+def test_a_right_to_all_that_begin_so_is_a_right_to_each_of_them(
+    world: World, *, allow_if_no_rule: bool
+) -> None:
+    authorizer = Authorizer(Rules(world.rules), SUPER_USERS, allow_if_no_rule=allow_if_no_rule)
+    words = {pattern.name for pattern, _ in world.rules}
+    for peer, operation, kind, _ in world.questions:
+        for prefix in ("", "ab", "b", "x"):
+            starts = [prefix, *(each for each in words if each.startswith(prefix))]
+            names = [name for each in starts for name in (each, f"{each}-new")]
+            each_one = [authorizer.decide(peer, operation, kind, name).allowed for name in names]
+            may = authorizer.may_to_all(peer, operation, kind, prefix)
+            assert may <= all(each_one)
+            assert allow_if_no_rule or may == all(each_one)
+
+
+def test_without_rules_for_it_all_may_be_for_everyone() -> None:
+    authorizer = Authorizer(Rules([rule("a/x", READ)]), allow_if_no_rule=True)
+    assert authorizer.may_to_all(BOB, READ, TOPIC, "b/")
+    assert not authorizer.may_to_all(BOB, READ, TOPIC, "a/")
+    assert not authorizer.may_to_all(BOB, READ, TOPIC, "")
+
+
 def test_a_decision_names_the_rule_that_made_it() -> None:
     allow, deny = rule("a", READ), rule("a", READ, Permission.DENY, principal="User:*")
     assert Authorizer(Rules([allow])).decide(ALICE, DESCRIBE, TOPIC, "a").rule == allow

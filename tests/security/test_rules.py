@@ -32,6 +32,7 @@ def test_rules_are_the_set_of_what_was_added_and_not_removed() -> None:
         rules.invariants()
         assert len(rules) == len(plain)
     assert set(rules) == plain
+    assert sorted(rules.patterns()) == sorted({each.pattern for each in plain})
     for name in NAMES:
         found = {
             AclBinding(pattern, entry)
