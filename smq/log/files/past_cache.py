@@ -96,6 +96,7 @@ class PastCache:
         self._open: OrderedDict[Key, FileBlock] = OrderedDict()  # The longest unused first.
         self._done: OrderedDict[Key, FileBlock] = OrderedDict()  # The next one to be used first.
         self._reading: set[Key] = set()
+        self._failed: set[Key] = set()  # Not read again for a while: a bad sector takes seconds.
         self._free: list[np.ndarray] = []
         self._loads: list[_Load] = []
         self._looks = self._last_read = self.uses = 0
@@ -220,11 +221,14 @@ class PastCache:
         for blocks in self._there():
             for key in [key for key in blocks if key[0] == segment.start]:
                 self._free.append(blocks.pop(key).memory)
+        self._failed = {key for key in self._failed if key[0] != segment.start}
         self.uses += 1
 
     def look(self) -> None:
         """Call about once a second: give back the memory when nobody reads any more."""
         self._looks += 1
+        if self._looks % REST_LOOKS == 0:
+            self._failed.clear()
         for held in (self._unread, self._open):
             while held and next(iter(held.values())).used + HELD_LOOKS < self._looks:
                 self._release(held, next(iter(held)))
@@ -255,7 +259,7 @@ class PastCache:
     def _want(self, segment: WalSegment, key: Key, ahead: int, *, is_ahead: bool = False) -> None:
         """Have a block read, if one can be used; what is there is kept for who will read it."""
         self._hold(key)
-        if key in self._reading or self._find_block(key) is not None:
+        if key in self._reading or key in self._failed or self._find_block(key) is not None:
             return
         memory = self._take(is_ahead=is_ahead)
         if memory is None:
@@ -288,6 +292,7 @@ class PastCache:
         size = min(BLOCK_BYTES, segment.end - segment.start - key[1])
         if isinstance(got, OSError) or got < size:
             self._free.append(block.memory)
+            self._failed.add(key)
         else:
             self._unread[key] = block
             self._bring_back(segment)

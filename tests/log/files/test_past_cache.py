@@ -126,6 +126,23 @@ def test_reading_ahead_goes_on_in_the_next_segment(tmp_path: Path, disk: Failing
     assert wal.read_cached(SIZE + BLOCK, 100) is not None
 
 
+def test_a_block_that_cannot_be_read_is_not_tried_again_for_a_while(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = backlog(tmp_path, disk)
+    disk.fail("read_past_cache", 1)
+    assert read(wal, 0, 100) == wanted(0, 100)
+    assert (0, 0) in wal.past_cache._failed
+    tried = disk.calls["read_past_cache"]
+    assert read(wal, 0, 100) == wanted(0, 100)
+    assert disk.calls["read_past_cache"] == tried + 1  # These bytes alone.
+    assert wal.read_cached(0, 100) is None
+    for _ in range(REST_LOOKS):
+        wal.past_cache.look()
+    read(wal, 0, 100)
+    assert wal.read_cached(0, 100) is not None
+
+
 def test_bytes_of_one_block_are_lent_until_blocks_are_used_again(
     tmp_path: Path, disk: FailingDisk
 ) -> None:
