@@ -23,6 +23,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.responses import JSONResponse
 
+from smq.front.origin import READS
 from smq.model.errors import BrokerError
 from smq.security.listeners import HTTP
 from smq.security.principals import USER, Peer, Principal
@@ -33,7 +34,6 @@ from smq.security.tokens import InvalidToken, Tokens
 KNOWN_MAX = 1000  # Passwords that were right.
 TOKEN_HEADER = b"x-smq-token"
 CHALLENGE = 'Basic realm="smq", charset="UTF-8"'
-READS = frozenset({"GET", "HEAD"})
 NO_LOGIN = "say who you are: a user's name and password by HTTP Basic (`curl -u name`), or a token"
 WRONG = "the name or the password is wrong, or the token"
 NO_HEADER = (
