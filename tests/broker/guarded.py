@@ -42,9 +42,17 @@ def new_topic(broker: SmqBroker) -> str:
     return name
 
 
-def allow(broker: SmqBroker, user: str, kind: ResourceType, name: str, what: Operation) -> None:
+def allow(  # noqa: PLR0913  (what a rule says)
+    broker: SmqBroker,
+    user: str,
+    kind: ResourceType,
+    name: str,
+    what: Operation,
+    *,
+    host: str = "*",
+) -> None:
     pattern = ResourcePattern(kind, name, PatternType.LITERAL)
-    entry = AccessControlEntry(f"User:{user}", "*", what, Permission.ALLOW)
+    entry = AccessControlEntry(f"User:{user}", host, what, Permission.ALLOW)
     with Cluster(broker.bootstrap) as cluster:
         add_rules(cluster, [AclBinding(pattern, entry)])
 

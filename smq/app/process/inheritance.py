@@ -5,16 +5,18 @@ successor continues with them. Each process gets only its share.
 
     shard i       the logs it serves, its TCP listeners, unix listeners "shard-i" and "attach-i",
                   and in the directory that all users may pass "kafka-i" and "door-i"
-                  and a socket by which alone requests of clients reach the coordinator
+                  and a socket by which alone requests of clients reach the coordinator;
+                  and where the front asks for its users, "front-i"
     coordinator   unix listeners "coordinator" and "relays"
     sealer        unix listener "sealer"
-    front         the HTTP listener, and the token of the console's actions
+    front         the HTTP listener, the token of the console's actions, and sockets by which alone
+                  it asks shards for users who have logged in
 """
 
 import os
 import signal
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -53,6 +55,11 @@ def kafka_name(node_id: int) -> str:
 def door_name(node_id: int) -> str:
     """The name of the unix listener where super users who are not the broker's user attach."""
     return f"door-{node_id}"
+
+
+def front_name(node_id: int) -> str:
+    """The name of the unix listener where the front asks a node for its users."""
+    return f"front-{node_id}"
 
 
 class Stop:
@@ -98,7 +105,8 @@ class Inheritance:
 
     `access` has users and access rules: whoever may read it could try their passwords, so that it
     is given to nobody else. `relays_fd` leads to the listener "relays", which has no name: no other
-    process may say whose request it is. `trusted` are the users of this host that may do
+    process may say whose request it is. `front_fds` lead to the listeners of the nodes where the
+    front says for whom it asks, likewise. `trusted` are the users of this host that may do
     everything, by id. `has_served` tells that the broker has been ready: a refusal would stop no
     start any more, but have this process restarted for ever.
     """
@@ -123,6 +131,7 @@ class Inheritance:
     decoy_secret: bytes = b""
     trusted: Mapping[int, Principal] = field(default_factory=dict)
     relays_fd: int = -1
+    front_fds: Mapping[int, int] = field(default_factory=dict)
     ready_fd: int = -1
     has_served: bool = False
 
@@ -156,9 +165,10 @@ class Inheritance:
             http_listener=self.http_listener if name == FRONT else None,
             console_token=self.console_token if name == FRONT else "",
             relays_fd=-1 if node_id is None else self.relays_fd,
+            front_fds=self.front_fds if name == FRONT else {},
         )
-        if node_id is None and self.relays_fd >= 0:
-            os.close(self.relays_fd)
+        for fd in self._ways_closed_to(name, node_id):
+            os.close(fd)
         if self.http_listener is not None and name != FRONT:
             self.http_listener.close()
         others = (each for i, each in self.tcp_listeners.items() if i != node_id)
@@ -172,6 +182,13 @@ class Inheritance:
                 os.close(memory.fd)
         self.logs.clear()  # Dropping the last reference unmaps them.
         return share
+
+    def _ways_closed_to(self, name: str, node_id: int | None) -> Iterator[int]:
+        """The descriptors by which a process `name` may ask for nobody."""
+        if node_id is None and self.relays_fd >= 0:
+            yield self.relays_fd
+        if name != FRONT:
+            yield from self.front_fds.values()
 
     def stop_requested(self) -> bool:
         """Whether to drain and return from main."""
@@ -188,7 +205,8 @@ def _unix_names(name: str, node_id: int | None) -> set[str]:
     """The unix listeners of a process."""
     if node_id is None:
         return {name, RELAYS} if name == COORDINATOR else {name}
-    return {name, attach_name(node_id), kafka_name(node_id), door_name(node_id)}
+    doors = attach_name(node_id), kafka_name(node_id), door_name(node_id), front_name(node_id)
+    return {name, *doors}
 
 
 def socket_path(runtime_dir: Path, name: str) -> Path:

@@ -16,11 +16,16 @@ from smq.model.config import Config
 from smq.security.credentials import Credentials
 from smq.security.decoys import Decoys
 from smq.security.distinguished_names import MappingRules
-from smq.security.listeners import Listener, listeners_of
+from smq.security.external import NAME as EXTERNAL, ExternalServer
+from smq.security.listeners import HTTP, Listener, listeners_of
 from smq.security.mechanisms import LoginServers, MakeNonce, enabled_mechanisms
 from smq.security.oauthbearer import NAME as OAUTHBEARER
 
 NONCE_BYTES = 18
+FRONT_ENTRANCE = Entrance(
+    HTTP, rules=LoginRules((EXTERNAL,), lambda _: ExternalServer(), lambda _: 0), is_front=True
+)
+"""Users who have logged in by HTTP, as the front says."""
 
 
 def make_nonce() -> str:

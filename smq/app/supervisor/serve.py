@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
@@ -33,6 +34,7 @@ from smq.app.process.inheritance import (
     Stop,
     attach_name,
     door_name,
+    front_name,
     kafka_name,
     open_dir,
     shard_name,
@@ -66,7 +68,7 @@ from smq.model.errors import MadeByNewer
 from smq.model.printable import printable
 from smq.security.access import PUBLISHED_BYTES_MAX
 from smq.security.listener_rules import problems_of_listeners
-from smq.security.listeners import UNIX, Endpoint, listeners_of
+from smq.security.listeners import HTTP, UNIX, Endpoint, listeners_of
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
@@ -88,8 +90,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     log_count = max(directory.meta.log_count, config.shards)
     sized = size(config, log_count, memory_bytes)
     misfits = sized if isinstance(sized, list) else []
-    doors = _problems_of_doors(config)
-    config = or_refuse([*misfits, *doors, *Location.of(config).problems()] or sized)
+    problems = _problems_of_doors(config)
+    config = or_refuse([*misfits, *problems, *Location.of(config).problems()] or sized)
     config = size_wal(config, log_count, room_for_logs(config.data_dir / LOGS))
     trusted, room = trusted_users(config), room_for(config.max_connections)
     super_users = with_super_users(config, trusted)
@@ -100,7 +102,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     http_listener = open_http_listener(config)
     if http_listener is not None:  # Clients learn the port from the setting: replace 0.
         config = replace(config, http_port=http_listener.getsockname()[1])
-    unix_listeners, relays_fd = _open_unix(config, runtime_dir, trusted)
+    doors = _open_unix(config, runtime_dir, trusted)
     shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Left by a snapshot that was killed.
     _say_settings(config)
     warm()
@@ -120,11 +122,12 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         timings=Timings.create(config.node_ids),
         logs={log: _log_memory(log, config) for log in range(meta.log_count)},
         tcp_listeners=tcp_listeners,
-        addresses=_addresses(config, runtime_dir, tcp_listeners),
+        addresses=_addresses(config, runtime_dir, tcp_listeners, doors.front_fds),
         trusted=trusted,
-        relays_fd=relays_fd,
+        relays_fd=doors.relays_fd,
+        front_fds=doors.front_fds,
         decoy_secret=_decoy_secret(config),
-        unix_listeners=unix_listeners,
+        unix_listeners=doors.listeners,
         stop=Stop(),
         http_listener=http_listener,
         console_token="" if http_listener is None else secrets.token_urlsafe(TOKEN_BYTES),
@@ -138,13 +141,19 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     return exit_code
 
 
-def _open_unix(
-    config: Config, runtime_dir: Path, trusted: Collection[int]
-) -> tuple[dict[str, socket.socket], int]:
-    """Our processes' listeners, and those for this host's users. Without access rules everybody
-    could do everything at the latter, so that only our own user and root reach them.
+class _UnixDoors(NamedTuple):
+    """Unix listeners by name, and the descriptors that alone lead to those without one: to the
+    coordinator's for relayed requests, and, by node, to those where the front asks for users."""
 
-    With the descriptor by which shards reach the coordinator's listener for relayed requests.
+    listeners: dict[str, socket.socket]
+    relays_fd: int
+    front_fds: dict[int, int]
+
+
+def _open_unix(config: Config, runtime_dir: Path, trusted: Collection[int]) -> _UnixDoors:
+    """Our processes' listeners, and those for this host's users. Without access rules everybody
+    could do everything at the latter, so that only our own user and root reach them; and the front
+    asks for everybody alike.
     """
     nodes = config.node_ids
     ours = [*map(shard_name, nodes), *map(attach_name, nodes), COORDINATOR, SEALER]
@@ -155,17 +164,25 @@ def _open_unix(
     opened = open_unix_listeners(runtime_dir, ours)
     opened |= open_unix_listeners(open_dir(runtime_dir), for_users, mode)
     opened[RELAYS], relays_fd = open_nameless(runtime_dir, RELAYS)
-    return opened, relays_fd
+    front_fds = dict[int, int]()
+    for node in nodes if config.authorizer_class_name and config.http_port >= 0 else ():
+        opened[front_name(node)], front_fds[node] = open_nameless(runtime_dir, front_name(node))
+    return _UnixDoors(opened, relays_fd, front_fds)
 
 
 def _addresses(
-    config: Config, runtime_dir: Path, tcp_listeners: Mapping[int, Mapping[str, socket.socket]]
+    config: Config,
+    runtime_dir: Path,
+    tcp_listeners: Mapping[int, Mapping[str, socket.socket]],
+    front_fds: Mapping[int, int],
 ) -> dict[str, dict[int, Endpoint]]:
-    """Where clients reach each listener. SMQ's own take a path with port 0 for a unix socket."""
+    """Where clients reach each listener. SMQ's own take a path with port 0 for a unix socket; the
+    front's are its descriptors."""
     directory = open_dir(runtime_dir)
     paths = {node: str(socket_path(directory, kafka_name(node))) for node in config.node_ids}
     sockets = {node: Endpoint(path, 0) for node, path in paths.items()}
-    return {**addresses_of(config, tcp_listeners), UNIX: sockets}
+    fronts = {node: Endpoint(f"/proc/self/fd/{fd}", 0) for node, fd in front_fds.items()}
+    return {**addresses_of(config, tcp_listeners), UNIX: sockets, HTTP: fronts}
 
 
 def _refuse_newer(data_dir: Path, runtime_dir: Path) -> None:

@@ -1,5 +1,5 @@
 """The client's side of a SASL exchange: PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677), OAUTHBEARER
-(RFC 7628).
+(RFC 7628), EXTERNAL (RFC 4422), by which the front asks for its users.
 
 A login says the first token, and the next one after each of the server's; None: nothing is left to
 say. Passwords are sent as they are: Kafka prepares none (no SASLprep).
@@ -11,6 +11,7 @@ from base64 import b64decode, b64encode
 from typing import Protocol
 
 from smq.security.credentials import ScramMechanism, credential_of, salted
+from smq.security.external import NAME as EXTERNAL
 
 PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"
@@ -42,6 +43,21 @@ class PlainLogin:
 
     def __init__(self, user: str, password: str) -> None:
         self._token = f"\0{user}\0{password}".encode()
+
+    def first(self) -> bytes:
+        """See SaslClient."""
+        return self._token
+
+    def next(self, _token: bytes) -> bytes | None:
+        """See SaslClient."""
+        return None
+
+
+class ExternalLogin:
+    """Says for whom it asks (smq.security.external)."""
+
+    def __init__(self, named: str) -> None:
+        self._token = named.encode()
 
     def first(self) -> bytes:
         """See SaslClient."""
@@ -122,7 +138,10 @@ class ScramLogin:
 
 
 def login_by(mechanism: str, user: str, password: str, nonce: str) -> SaslClient:
-    """A login by one of MECHANISMS. `nonce`: printable, without commas, new each time."""
+    """A login by one of MECHANISMS, or by EXTERNAL. `nonce`: printable, without commas, new each
+    time."""
+    if mechanism == EXTERNAL:
+        return ExternalLogin(user)
     if mechanism == PLAIN:
         return PlainLogin(user, password)
     return ScramLogin(SCRAM[mechanism], user, password, nonce)

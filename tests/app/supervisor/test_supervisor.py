@@ -74,6 +74,7 @@ def test_the_front_inherits_the_http_listener_and_no_shared_memory(tmp_path: Pat
         assert ready == f"ready {broker.status().bootstrap}"
         about = broker.ask_front()
         assert about["logs"] == about["mapped"] == []
+        assert not [path for path in about["open"] if "front-" in path]  # There are no rules.
         old = broker.pid("front")
         os.kill(old, signal.SIGKILL)
         broker.wait_line(f"front (process {old}) was killed by SIGKILL; it is restarted")

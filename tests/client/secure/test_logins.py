@@ -18,6 +18,7 @@ from smq.client.secure.logins import (
 from smq.model.errors import BrokerError
 from smq.security.credentials import ScramMechanism
 from smq.security.decoys import Decoys
+from smq.security.external import NAME as EXTERNAL, ExternalServer, Named
 from smq.security.mechanisms import LoginServers
 from smq.security.oauthbearer import OAuthBearerServer
 from smq.testing.credentials import UsersInMemory
@@ -43,6 +44,12 @@ def test_a_user_logs_in_at_the_broker(mechanism: str, user: str, password: str) 
     server = SERVERS.begin(mechanism)
     exchange(login_by(mechanism, user, password, "nonce"), server.respond)
     assert server.user == user
+
+
+def test_the_server_knows_the_user_of_the_front() -> None:
+    named, server = Named("alice", "10.0.0.1"), ExternalServer()
+    exchange(login_by(EXTERNAL, named.token, "", "nonce"), server.respond)
+    assert server.checked == named
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)

@@ -58,7 +58,7 @@ class Clients:
         is_welcome: Welcome = lambda _: True,
     ) -> None:
         """Accept clients on a listening socket; those that are not welcome are closed."""
-        take = self._accepted if entrance.users is None else self._accepted_here
+        take = self._accepted_here if entrance.is_unix else self._accepted
         accepted = partial(take, entrance)
         self._acceptors.append(Acceptor(self._loop, listener, accepted, is_welcome))
 

@@ -18,6 +18,7 @@ class Entrance(NamedTuple):
     rules     of logins by SASL; None: there are none
     naming    the names of clients with certificates
     users     of a unix listener: the users of this host that are known without a look-up
+    is_front  a unix listener without a name, at which the front says for whom it asks
     """
 
     listener: str = ""
@@ -25,11 +26,16 @@ class Entrance(NamedTuple):
     rules: LoginRules | None = None
     naming: MappingRules = MappingRules("DEFAULT")
     users: Mapping[int, Principal] | None = None
+    is_front: bool = False
 
     @property
     def is_open(self) -> bool:
         """Whether whoever connects is in."""
         return self.context is None and self.rules is None and self.users is None
+
+    @property
+    def is_unix(self) -> bool:
+        return self.is_front or self.users is not None
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         """Who has shown this certificate; None: nobody who may come in."""

@@ -4,7 +4,8 @@
                       ▲                                              │ SaslHandshake
                       └──────── the login must be renewed ◀──────────┘
 
-On a unix socket the kernel says which user has connected, and only the name is looked up.
+On a unix socket the kernel says which user has connected, and only the name is looked up. The front
+says for whom it asks, and from where.
 
 Until then a connection is a newcomer: its bytes, its time, the number of its like, and what they
 take of a turn together are bounded, and no kernel touches it. Answers to a login stand in the order
@@ -34,6 +35,7 @@ from smq.app.shard.requests.fair_lane import FairLane, Submit
 from smq.app.shard.requests.replies import Replies
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.security.addresses import network_of
+from smq.security.external import Named
 from smq.security.principals import ANONYMOUS, Peer, Principal
 from smq.security.sasl import RESERVED_PREFIX
 from smq.shard.shard import Shard
@@ -290,6 +292,8 @@ class Logins:
 
     def _log_in(self, connection: Connection, session: LoginSession) -> None:
         connection.login, connection.session = None, session
+        if isinstance(session.checked, Named):
+            connection.caller.host = session.checked.host
         self._enter(connection, session.principal, session.mechanism)
         known = self._known[connection]
         if known.expiry is not None:
@@ -304,7 +308,8 @@ class Logins:
         self.logged_in_count += 1
         self.newcomers.forget(connection)
         self._identify(connection, principal, self._known[connection].entrance)
-        self._shard.access.audit.logged_in(connection.caller.rights.peer, how)
+        if not self._known[connection].entrance.is_front:  # It tells of its users' logins itself.
+            self._shard.access.audit.logged_in(connection.caller.rights.peer, how)
         connection.needs_loop = connection.tls is not None
         self._replies.touch(connection)
 
