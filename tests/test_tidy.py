@@ -63,7 +63,7 @@ WALL_TIME = {
     "smq/app/process/audit_files.py": "likewise",
     "smq/app/coordinator/main.py": "likewise",
     "smq/app/coordinator/server.py": "likewise",
-    "smq/cli/user.py": "likewise",
+    "smq/cli/unserved.py": "likewise",
     "smq/app/supervisor/timeline.py": "how long the host was down: nothing else can tell",
     # Kafka's definitions.
     "shm/kernels/log/append.py": "log append time; what a record's time may be",

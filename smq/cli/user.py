@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from shm.peer import ROOT
 from smq.cli.client import (
     BOOTSTRAP_DEFAULT,
     AsJson,
@@ -22,13 +21,9 @@ from smq.cli.client import (
     refusal,
 )
 from smq.cli.output import say
-from smq.model.config import Config
-from smq.model.errors import StoreError
-from smq.model.printable import say_error
 from smq.model.setting import PASSWORD_VARIABLE
-from smq.security.credentials import SaltedPassword, ScramMechanism, credential_of, salted
+from smq.security.credentials import SaltedPassword, ScramMechanism, salted
 from smq.security.decoys import SALT_BITS, base36
-from smq.security.published import UserCredential
 from smq.security.sasl import RESERVED_PREFIX
 
 app = typer.Typer(help="Add, list and remove users with passwords.", no_args_is_help=True)
@@ -73,11 +68,14 @@ def add(  # noqa: PLR0913, PLR0917  (one option each)
     as_json: AsJson = False,
 ) -> None:
     """Add a user, or give one another password, which ends connections that used the former."""
-    _check_name(user)
+    check_name(user)
     password = _password(password_file)
-    passwords = [_salted(each, password, iterations) for each in _chosen(mechanism)]
+    passwords = [salted_anew(each, password, iterations) for each in _chosen(mechanism)]
     if data_dir is not None and not _is_served(data_dir):
-        _put(data_dir, user, passwords)
+        from smq.cli.unserved import unserved  # noqa: PLC0415  (as below)
+
+        with unserved(data_dir, "smq user add") as opened:
+            opened.give(user, passwords)
     else:
         from smq.client.kafka.users import give  # noqa: PLC0415  (NumPy takes its time.)
 
@@ -129,7 +127,8 @@ def remove(
     say(json.dumps({"user": user}) if as_json else f"{user} is removed")
 
 
-def _check_name(user: str) -> None:
+def check_name(user: str) -> None:
+    """Exits if no user can have this name."""
     if not user or user.startswith(RESERVED_PREFIX):
         raise refusal("a name is not empty, and names that begin with unix/ are the host's users")
 
@@ -147,17 +146,25 @@ def _password(file: Path | None) -> str:
         found = os.environ.get(PASSWORD_VARIABLE) or typer.prompt(
             "Password", hide_input=True, confirmation_prompt=True
         )
-    else:
-        try:
-            found = file.read_text().rstrip("\n")
-        except (OSError, UnicodeDecodeError) as reason:
-            raise refusal(f"--password-file: {file} cannot be read: {reason}") from reason
+        if not found:
+            raise refusal("a password is not empty")
+        return str(found)
+    return password_of_file(file, "--password-file")
+
+
+def password_of_file(file: Path, option: str) -> str:
+    """The password that an option's file has."""
+    try:
+        found = file.read_text().rstrip("\n")
+    except (OSError, UnicodeDecodeError) as reason:
+        raise refusal(f"{option}: {file} cannot be read: {reason}") from reason
     if not found:
-        raise refusal("a password is not empty")
-    return str(found)
+        raise refusal(f"a password is not empty: {file}")
+    return found
 
 
-def _salted(mechanism: ScramMechanism, password: str, iterations: int) -> SaltedPassword:
+def salted_anew(mechanism: ScramMechanism, password: str, iterations: int) -> SaltedPassword:
+    """A password's keys with a new salt."""
     salt = base36(secrets.randbits(SALT_BITS)).encode()  # Else decoys would give themselves away.
     return SaltedPassword(
         mechanism, iterations, salt, salted(mechanism, password, salt, iterations)
@@ -168,48 +175,3 @@ def _is_served(data_dir: Path) -> bool:
     from smq.app.process.status import read_status  # noqa: PLC0415  (NumPy takes its time.)
 
     return read_status(data_dir) is not None
-
-
-def _put(data_dir: Path, user: str, passwords: list[SaltedPassword]) -> None:
-    """Put a user into the store of a data directory that nobody serves."""
-    from smq.app.process.refusal import refuse_wire_only  # noqa: PLC0415  (seldom needed)
-    from smq.app.supervisor.datadir import DataDirectory  # noqa: PLC0415  (NumPy takes its time.)
-    from smq.store.store import FILE_NAME, Store  # noqa: PLC0415  (as above)
-
-    refuse_wire_only()
-    # Root owns a volume, which others may write to: smq.app.supervisor.modes.
-    if data_dir.exists() and data_dir.stat().st_uid not in {os.geteuid(), ROOT}:
-        raise refusal(f"{data_dir} is another user's; run this as its owner, as the broker runs")
-    os.umask(0o077)
-    directory = DataDirectory(data_dir.absolute())
-    try:
-        _tell(data_dir, user)
-        store = Store.open(data_dir / FILE_NAME)
-        for mechanism, iterations, salt, salted_password in passwords:
-            keys = credential_of(mechanism, salted_password, salt, iterations)
-            store.access.put_credential(UserCredential(user, mechanism, keys))
-        store.commit()
-        store.close()
-    except StoreError as reason:
-        raise refusal(str(reason)) from reason
-    finally:
-        directory.close()
-
-
-def _tell(data_dir: Path, user: str) -> None:
-    """Tell the audit log first, as a broker does, with or without one: its settings are not known
-    here."""
-    from smq.app.process.audit_files import DIRECTORY, AuditFiles, FileLimits  # noqa: PLC0415  (as above)
-    from smq.app.process.clock import now  # noqa: PLC0415  (as above)
-    from smq.app.process.unix_users import principal_of_user  # noqa: PLC0415  (as above)
-    from smq.security.audit import Event, line_of  # noqa: PLC0415  (NumPy takes its time.)
-
-    config = Config()
-    limits = FileLimits(config.audit_log_bytes, config.audit_log_files)
-    event = Event(
-        "act", str(principal_of_user(os.getuid())), api="smq user add", operation="ALTER",
-        resource_type="USER", resource=user,
-    )  # fmt: skip
-    files = AuditFiles(data_dir.absolute() / DIRECTORY, limits, say_error)
-    files.tell_acts([line_of(event, now().wall_ms)])
-    files.close()

@@ -34,6 +34,7 @@ VERBS = {
     "config": ("smq.cli.config", "app"),
     "user": ("smq.cli.user", "app"),
     "acl": ("smq.cli.acl", "app"),
+    "prepare": ("smq.cli.prepare", "prepare"),
     "payload": ("smq.cli.payloads", "app"),
     "tables": ("smq.cli.tables", "app"),
     "certs": ("smq.cli.certs", "certs"),

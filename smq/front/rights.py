@@ -1,7 +1,7 @@
 """Who may ask what by HTTP while access rules decide.
 
     /health/live, /health/ready    everybody: they name processes and logs, and nothing of clients
-    /metrics                       who sends the token of `metrics.token`
+    /metrics                       who sends a token of `metrics.token` or its file
     /health                        users with DESCRIBE on the cluster
     /debug, /debug/…               users with ALTER on the cluster
     /filer/…, /sql                 users: by the topics that they name (smq.front.files,
@@ -10,7 +10,7 @@
 Anything else is for nobody: the console has no login yet.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import compare_digest
 
@@ -45,11 +45,12 @@ class HttpRights:
     """Which requests are answered, and which need a login.
 
     logins          how users log in; None: access rules do not decide who may do what
-    metrics_token   what a reader of /metrics must know; empty: nothing, or with rules nobody may
+    metrics_tokens  one of which a reader of /metrics must know; None: nothing, or with rules nobody
+                    may
     """
 
     logins: HttpLogins | None = None
-    metrics_token: str = ""
+    metrics_tokens: Callable[[], Sequence[str] | None] = lambda: None
 
     @property
     def has_rules(self) -> bool:
@@ -68,11 +69,12 @@ class HttpRights:
         return self.has_rules and _is_for_users(path)
 
     def _refusal_of_metrics(self, authorization: bytes) -> JSONResponse | None:
-        if not self.metrics_token:
+        tokens = self.metrics_tokens()
+        if tokens is None:
             return JSONResponse({"error": NO_TOKEN}, 403) if self.has_rules else None
         scheme, _, token = authorization.partition(b" ")
-        is_known = compare_digest(token.strip(), self.metrics_token.encode())
-        if is_known and scheme.lower() == b"bearer":
+        known = [compare_digest(token.strip(), each.encode()) for each in tokens]
+        if any(known) and scheme.lower() == b"bearer":
             return None
         return JSONResponse({"error": WRONG_TOKEN}, 401, {"www-authenticate": "Bearer"})
 

@@ -79,6 +79,11 @@ def broken_relations(config: Config) -> Iterator[Problem]:
             "message.max.bytes: such a batch does not fit in socket.request.max.bytes",
             ("message_max_bytes", "socket_request_max_bytes"),
         )
+    if config.metrics_token and config.metrics_tokens_location:
+        yield Problem(
+            "metrics.tokens.location: metrics.token is set too; put it into that file",
+            ("metrics_token", "metrics_tokens_location"),
+        )
     yield from _principal_problems(config)
     yield from _alert_problems(config)
     yield from _url_problems(config)

@@ -132,6 +132,12 @@ class SecuritySettings:
         "`/metrics` is for all, or with `authorizer.class.name` for nobody.",
         secret=True,
     )
+    metrics_tokens_location: str = setting(
+        "",
+        "File with such tokens, one a line, instead of `metrics.token`. It is read again when it "
+        "changes: to replace a token, have both in it until all readers send the new one.",
+        default_words="none",
+    )
     sasl_enabled_mechanisms: str = setting(
         "SCRAM-SHA-256,SCRAM-SHA-512",
         "By which mechanisms clients may log in: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER. "

@@ -211,12 +211,12 @@ def test_routes_behind_an_authorizer_answer_those_of_the_page(
     rules = [may_with_cluster("alice", Operation[right[1]])] if right else []
     app = front(rights_for(*rules, token=METRICS_TOKEN), HERE)
     bearer = {"authorization": f"Bearer {METRICS_TOKEN}", TOKEN_HEADER: TOKEN}
-    others = {"everybody", "nobody", "who has `metrics.token`", "users, by topic", "every user"}
+    others = {"everybody", "nobody", "who has such a token", "users, by topic", "every user"}
     assert right or who in others
     assert is_refused(ask(app, method, path)) == (who != "everybody")
-    for_token = {"everybody", "who has `metrics.token`"}
+    for_token = {"everybody", "who has such a token"}
     assert is_refused(ask(app, method, path, bearer)) == (who not in for_token)
-    is_for_root = who not in {"nobody", "who has `metrics.token`"}
+    is_for_root = who not in {"nobody", "who has such a token"}
     assert is_refused(ask(app, method, path, as_user(SUPER))) != is_for_root
     assert is_refused(ask(app, method, path, as_user("bob"))) == (
         who not in {"everybody", "every user"}
@@ -282,6 +282,7 @@ WITH_A_DIRECTORY = {
     "acl remove": "acl remove User:gone --data-dir {data}",
     "acl why": "acl why User:a --operation read --topic orders --data-dir {data}",
     "user add": "user add alice --password-file {secret} --data-dir {data}",
+    "prepare": "prepare --users {passwords}/ --data-dir {new}",
     "user list": "user list --data-dir {data}",
     "user remove": "user remove gone --data-dir {data}",
     "sql": "sql 'SELECT count(*) FROM orders' --data-dir {data}",
@@ -304,8 +305,10 @@ BEFORE = {
 def test_verbs_with_a_directory_reach_the_broker_by_unix_sockets_alone(
     verb: str, ruled_broker: SmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = {each: tmp_path / each for each in ("new", "taken", "results", "secret")}
+    named = {each: tmp_path / each for each in ("new", "taken", "results", "secret", "passwords")}
     named["secret"].write_text("a password")
+    named["passwords"].mkdir()
+    (named["passwords"] / "alice").write_text("a password")
     named["results"].write_text(json.dumps(a_result(1, 1000)))
     families: set[int] = set()
     connect_socket = socket.socket.connect

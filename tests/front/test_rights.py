@@ -13,7 +13,7 @@ from tests.front.asgi import Answer, call, front
 from tests.front.users import SUPER, as_user, may, may_with_cluster, rights_for
 
 TOKEN = "s3cret"
-FREE, FREE_WITH_TOKEN = HttpRights(), HttpRights(metrics_token=TOKEN)
+FREE, FREE_WITH_TOKEN = HttpRights(), HttpRights(metrics_tokens=lambda: [TOKEN])
 RULES, RULES_WITH_TOKEN = rights_for(), rights_for(token=TOKEN)
 
 
@@ -226,6 +226,22 @@ def test_another_token_is_refused(rights: HttpRights, shown: str) -> None:
     answer = call(app, "GET", "/metrics", authorization=shown)
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert TOKEN.encode() not in answer.body
+
+
+def test_tokens_follow_one_another() -> None:
+    known = ["old"]
+    rights = HttpRights(metrics_tokens=lambda: known)
+
+    def answers(token: str) -> int:
+        return status(rights, "/metrics", authorization=f"Bearer {token}")
+
+    assert (answers("old"), answers("new")) == (200, 401)
+    known.append("new")
+    assert (answers("old"), answers("new")) == (200, 200)
+    known.remove("old")
+    assert (answers("old"), answers("new")) == (401, 200)
+    known.clear()
+    assert answers("") == answers("new") == status(rights, "/metrics") == 401
 
 
 def test_metrics_are_refused_with_rules_and_no_token() -> None:

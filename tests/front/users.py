@@ -73,7 +73,9 @@ def logins_for(
 
 def rights_for(*rules: AclBinding, token: str = "") -> HttpRights:
     """The rights of alice, bob and the super user root by some rules."""
-    return HttpRights(logins_for(Users("alice", "bob", SUPER), *rules), token)
+    return HttpRights(
+        logins_for(Users("alice", "bob", SUPER), *rules), lambda: [token] if token else None
+    )
 
 
 def may(

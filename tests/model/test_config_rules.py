@@ -56,6 +56,7 @@ def test_an_address_that_is_none_is_refused(wrong: str) -> None:
         ({"lag.alert.webhook": "http://h/s3cret x"}, "percent-encode them"),
         ({"lag.alert.webhook": "http://h/s3cret\u00e9"}, "percent-encode them"),
         ({"lag.alert.webhook": "http://u:s3cret@h/"}, "it may have no user and password"),
+        ({"metrics.token": "a", "metrics.tokens.location": "b"}, "metrics.token is set too"),
         ({"otlp.endpoint": "collector:4318"}, "otlp.endpoint: it is no http:// or https:// URL"),
         ({"iceberg.catalog.uri": "http://u:s3cret@h:x/"}, "it is no http:// or https:// URL"),
     ],

@@ -24,6 +24,7 @@ from smq.app.front.settings import FrontSettings
 from smq.app.front.telemetry import telemetry
 from smq.app.process.inheritance import Inheritance
 from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
+from smq.app.process.metrics_tokens import UnusableTokenFile, WatchedMetricsTokens
 from smq.app.process.status import read_status
 from smq.app.process.token_keys import UnusableTokens, WatchedTokens
 from smq.filer.location import Location
@@ -88,13 +89,14 @@ async def _serve(inheritance: Inheritance) -> None:
     settings = FrontSettings(inheritance, space, metrics)
     settings.look()
     tls, tokens = watched_tls(inheritance), watched_tokens(inheritance)
+    for_metrics = watched_metrics_tokens(inheritance)
     broker = FrontBroker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, inheritance.runtime_dir, metrics.look),
         metrics=metrics.page,
         look=metrics.look,
         insides=insides(inheritance.data_dir) | {"telemetry": telemetry(inheritance)},
-        rights=HttpRights(logins_of(inheritance, tokens), config.metrics_token),
+        rights=HttpRights(logins_of(inheritance, tokens), lambda: for_metrics.tokens),
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(
@@ -114,7 +116,7 @@ async def _serve(inheritance: Inheritance) -> None:
         keep_watching(metrics),
         settings.keep_looking(),
         keep_sampling(metrics),
-        _keep_watching_keys([each for each in (tls, tokens) if each is not None]),
+        _keep_watching_keys([each for each in (tls, tokens, for_metrics) if each is not None]),
     )
     tasks = [asyncio.create_task(each) for each in works]
     assert inheritance.http_listener is not None
@@ -165,7 +167,9 @@ def _https(tls: WatchedContext) -> Any:  # noqa: ANN401  (uvicorn wants a class,
     return made
 
 
-async def _keep_watching_keys(watched: Sequence[WatchedContext | WatchedTokens]) -> None:
+async def _keep_watching_keys(
+    watched: Sequence[WatchedContext | WatchedTokens | WatchedMetricsTokens],
+) -> None:
     """Read keys again when they change, for ever."""
     while True:
         await asyncio.sleep(KEYS_S)
@@ -182,6 +186,15 @@ def watched_tokens(inheritance: Inheritance) -> WatchedTokens | None:
     try:
         return WatchedTokens(config, listener, say_error, has_served=inheritance.has_served)
     except UnusableTokens as reason:
+        raise SystemExit(f"smq: {reason}") from reason
+
+
+def watched_metrics_tokens(inheritance: Inheritance) -> WatchedMetricsTokens:
+    """The tokens that open /metrics. Raises SystemExit with a sentence."""
+    config, has_served = inheritance.config, inheritance.has_served
+    try:
+        return WatchedMetricsTokens(config, say_error, has_served=has_served)
+    except UnusableTokenFile as reason:
         raise SystemExit(f"smq: {reason}") from reason
 
 

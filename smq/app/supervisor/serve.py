@@ -41,6 +41,7 @@ from smq.app.process.inheritance import (
     socket_path,
 )
 from smq.app.process.machine import give_back_code, room_for, room_for_logs
+from smq.app.process.metrics_tokens import why_no_metrics_tokens
 from smq.app.process.refusal import or_refuse
 from smq.app.process.token_keys import why_no_tokens
 from smq.app.process.unix_users import trusted_users, with_super_users
@@ -203,6 +204,8 @@ def _problems_of_doors(config: Config) -> list[str]:
     problems = [problem.sentence for problem in problems_of_listeners(config)]
     if problems:
         return problems
+    if config.http_port >= 0 and (problem := why_no_metrics_tokens(config)):
+        problems.append(problem)
     for listener in listeners_of(config):
         if problem := why_no_tokens(config, listener):
             problems.append(problem)

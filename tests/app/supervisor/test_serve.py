@@ -62,6 +62,12 @@ def test_keys_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         module.serve(config_for(tmp_path, 1, port=9092, **given), 4 * GiB, NOBODY, never)
 
 
+def test_a_file_of_tokens_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    given = {"metrics.tokens.location": str(tmp_path / "none"), "http.port": 0}
+    with pytest.raises(SystemExit, match=r"smq: metrics.tokens.location: .* cannot be read"):
+        module.serve(config_for(tmp_path, 1, **given), 4 * GiB, NOBODY, never)
+
+
 def test_the_secret_of_decoys_is_made_once_and_only_for_logins(tmp_path: Path) -> None:
     assert module._decoy_secret(config_for(tmp_path, 1)) == b""
     config = config_for(tmp_path, 1, port=9092, listeners="SASL_PLAINTEXT://127.0.0.1:0")

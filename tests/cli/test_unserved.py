@@ -1,0 +1,42 @@
+"""Users and rules of a directory that nobody serves; `smq user add` and `smq prepare` use it."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.cli.unserved import unserved
+from smq.security.access import ACCESS_BYTES_MAX
+from smq.security.acls import Operation, Permission
+from smq.security.credentials import SaltedPassword, ScramMechanism
+from smq.store.access import stored
+from tests.security.test_authorizer import rule
+
+PASSWORD = SaltedPassword(ScramMechanism.SCRAM_SHA_256, 4096, b"salt", b"s" * 32)
+READ = rule("orders", Operation.READ, Permission.ALLOW, principal="User:alice")
+
+
+def test_changes_are_kept_when_the_block_ends(tmp_path: Path) -> None:
+    with unserved(tmp_path / "data", "verb") as opened:
+        assert opened.credentials_of("alice") == {}
+        opened.give("alice", [PASSWORD])
+        assert opened.add_rule(READ)
+        assert not opened.add_rule(READ)
+        assert len(opened.events) == 2
+    with unserved(tmp_path / "data", "verb") as opened:
+        assert [*opened.credentials_of("alice")] == [PASSWORD.mechanism]
+        assert not opened.add_rule(READ)
+    assert len((tmp_path / "data" / "audit" / "acts.log").read_text().splitlines()) == 2
+
+
+def test_a_block_that_fails_changes_nothing(tmp_path: Path) -> None:
+    with (  # noqa: PT012  (the second act fails)
+        pytest.raises(SystemExit, match="smq: There is no room for more"),
+        unserved(tmp_path / "data", "verb") as opened,
+    ):
+        opened.add_rule(READ)
+        opened.give("a" * ACCESS_BYTES_MAX, [PASSWORD])
+    found = stored(tmp_path / "data" / "store.sqlite")
+    assert (found.credentials, found.rules) == ([], [])
+    assert not (tmp_path / "data" / "audit").exists()
+    with unserved(tmp_path / "data", "verb"):
+        """It has been closed."""
