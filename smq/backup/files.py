@@ -8,17 +8,13 @@ if it had none before. Those that it had are the broker's, and may be the only c
 (ADR the-page-cache-is-bounded).
 """
 
-import ctypes
 import errno
-import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-
-from smq.log.files.disk import OsDisk
+from smq.log.files.disk import OsDisk, cached_pages
 
 PIECE_BYTES = 8 * 1024 * 1024
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
@@ -79,18 +75,8 @@ def is_cached(fd: int, size: int) -> bool:
     """Whether the page cache has any page of a file; also if the system does not tell it."""
     if not size:
         return False
-    try:
-        mapped = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
-    except (OSError, ValueError):  # Not every file system maps; or it has become shorter.
-        return True
-    with mapped as mapping:
-        pages = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
-        at = np.frombuffer(mapping, np.uint8).ctypes.data
-        mincore = ctypes.CDLL(None).mincore
-        failed = mincore(
-            ctypes.c_void_p(at), ctypes.c_size_t(size), ctypes.c_void_p(pages.ctypes.data)
-        )
-    return bool(failed) or bool((pages & 1).any())
+    pages = cached_pages(fd, size)
+    return pages is None or bool(pages.any())
 
 
 def _copy_bytes(fd: int, out: int, length: int) -> None:

@@ -10,6 +10,7 @@ crash may leave behind:
 """
 
 import errno
+import mmap
 import os
 import threading
 from collections.abc import Iterator
@@ -304,8 +305,11 @@ class FailingDisk:
             self.failures[method] = times - 1, error
             raise OSError(error, os.strerror(error))
 
+    def _name_of(self, fd: int) -> str:
+        return os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115, PTH119
+
     def _look(self, fd: int, length: int, at: int) -> None:
-        name = os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115, PTH119
+        name = self._name_of(fd)
         for bad, start, end in self.bad_places:
             if bad == name and start < at + length and at < end:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -392,6 +396,14 @@ class FailingDisk:
         except OSError:
             return None
         return self.inner.read_cached(fd, length, at, out)
+
+    def cached_pages(self, fd: int, length: int) -> np.ndarray | None:
+        """See Disk. Unreadable bytes are not cached."""
+        pages, name = self.inner.cached_pages(fd, length), self._name_of(fd)
+        for bad, start, end in self.bad_places:
+            if bad == name and pages is not None:
+                pages[start // mmap.PAGESIZE : -(-end // mmap.PAGESIZE)] = False
+        return pages
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""

@@ -55,6 +55,10 @@ class Disk(Protocol):
         `out` (uint8) is memory to read into, if it is long enough.
         """
 
+    def cached_pages(self, fd: int, length: int) -> np.ndarray | None:
+        """Of each page of a file's first bytes (bool), whether the page cache has it; None: the
+        system does not tell."""
+
     def will_read(self, fd: int, length: int, at: int) -> None:
         """Have a part of a file brought into the page cache, before it is read."""
 
@@ -134,6 +138,20 @@ def read_now(fd: int, length: int, at: int, out: np.ndarray | None = None) -> np
     return data if got == length else None
 
 
+def cached_pages(fd: int, length: int) -> np.ndarray | None:
+    """Of each page of a file's first bytes (bool), whether the page cache has it; None: the system
+    does not tell."""
+    try:
+        mapped = mmap.mmap(fd, length, mmap.MAP_SHARED, mmap.PROT_READ)
+    except (OSError, ValueError):  # Not every file system maps; or it has become shorter.
+        return None
+    with mapped as mapping:
+        pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)
+        at = np.frombuffer(mapping, np.uint8).ctypes.data
+        failed = _libc().mincore(_pointer(at), ctypes.c_size_t(length), _pointer(pages.ctypes.data))
+    return None if failed else (pages & 1).astype(np.bool_)
+
+
 def read_through(fd: int, length: int) -> None:
     """Bring a file into the page cache. Raises OSError if some of it cannot be read."""
     scratch = memoryview(bytearray(PIECE_BYTES))
@@ -142,7 +160,7 @@ def read_through(fd: int, length: int) -> None:
             raise OSError(errno.EIO, "the file is shorter than what is to be mapped of it")
 
 
-_i64 = ctypes.c_int64
+_i64, _pointer = ctypes.c_int64, ctypes.c_void_p
 
 
 @cache
@@ -218,6 +236,10 @@ class OsDisk:
     ) -> np.ndarray | None:
         """See Disk."""
         return read_now(fd, length, at, out)
+
+    def cached_pages(self, fd: int, length: int) -> np.ndarray | None:
+        """See Disk."""
+        return cached_pages(fd, length)
 
     def will_read(self, fd: int, length: int, at: int) -> None:
         """See Disk."""

@@ -3,6 +3,7 @@
 Byte i of a segment's file is position start + i.
 """
 
+import mmap
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
@@ -207,14 +208,18 @@ class Wal:
     def write_over(self, segment: WalSegment, ring: memoryview, start: int, end: int) -> int:
         """As write_again(), in place, for a file of which some bytes cannot be read: the page cache
         does not have these. What it has is written again; they stay as they are. Raises OSError.
+
+        A disk may need seconds for each bad page. So after many only what is known to be cached is
+        read; where the system does not tell, all is.
         """
         with suppress(OSError):  # It may tell of the failure that is being made up for.
             self._disk.sync(segment.fd)
-        bad_pages = 0
+        cached, bad_pages = self._disk.cached_pages(segment.fd, segment.end - segment.start), 0
         for at in range(0, start - segment.start, PAGE_BYTES):
             size = min(PAGE_BYTES, start - segment.start - at)
+            may_be_cached = cached is None or cached[at // mmap.PAGESIZE]
             page = self._disk.read_cached(segment.fd, size, at)
-            if page is None and bad_pages < BAD_PAGES_MAX:  # Not every system tells what is cached.
+            if page is None and (may_be_cached or bad_pages < BAD_PAGES_MAX):
                 try:
                     page = self._disk.read(segment.fd, size, at)
                 except OSError:

@@ -1,6 +1,7 @@
 """The real disk."""
 
 import errno
+import mmap
 import os
 from pathlib import Path
 
@@ -90,6 +91,23 @@ def test_read_cached_returns_none_for_uncached_pages(tmp_path: Path) -> None:
     if cached is not None or again is None:
         pytest.skip("this file system keeps all pages, or does not say which it has")
     assert again.tobytes() == data.tobytes()
+
+
+def test_the_pages_that_the_page_cache_has_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(5 * mmap.PAGESIZE - 1))
+    fd = DISK.open(path)
+    os.fsync(fd)
+    DISK.drop(fd, 5 * mmap.PAGESIZE)
+    dropped = DISK.cached_pages(fd, 5 * mmap.PAGESIZE - 1)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    DISK.read(fd, 1, 2 * mmap.PAGESIZE)
+    pages = DISK.cached_pages(fd, 5 * mmap.PAGESIZE - 1)
+    assert DISK.cached_pages(fd, 1 << 62) is None
+    DISK.close(fd)
+    if dropped is None or pages is None or dropped.any():
+        pytest.skip("this file system keeps all pages, or does not say which it has")
+    assert pages.tolist() == [False, False, True, False, False]
 
 
 def test_only_whole_pieces_are_cached(tmp_path: Path) -> None:

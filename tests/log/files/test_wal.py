@@ -8,7 +8,7 @@ import pytest
 
 from smq.log.files.background import JobLane
 from smq.log.files.disk import Disk, OsDisk
-from smq.log.files.salvage import PAGE_BYTES
+from smq.log.files.salvage import BAD_PAGES_MAX, PAGE_BYTES
 from smq.log.files.segment import UnreadableSegment
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import LOADS_MAX, LOANS_END_BELOW, STARTS_A_TURN
@@ -173,6 +173,41 @@ def test_a_file_that_cannot_be_read_whole_is_written_over_where_it_can(tmp_path:
     assert bytes(wal.read(0, at)) == before
     assert bytes(wal.read(at, 100)) == b"r" * 100
     assert segment.path.stat().st_ino == inode
+    wal.files.close()
+
+
+class NeverTells(PlacesOfWrites):
+    """Its file system does not read without waiting; `tells` whether it says what is cached."""
+
+    tells = True
+
+    def read_cached(
+        self, fd: int, length: int, at: int, out: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """See Disk."""
+        del fd, length, at, out
+
+    def cached_pages(self, fd: int, length: int) -> np.ndarray | None:
+        """See Disk."""
+        return super().cached_pages(fd, length) if self.tells else None
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["says what is cached", "says nothing"])
+def test_behind_many_bad_pages_what_may_be_cached_is_written_over_too(
+    tmp_path: Path, tells: bool
+) -> None:
+    """It was left as it was, though the page cache may have had the only copy."""
+    disk, bad = NeverTells(OsDisk()), 2 * BAD_PAGES_MAX
+    disk.tells, size = tells, (bad + 8) * PAGE_BYTES
+    wal = new_wal(tmp_path, disk, WalLimits(size))
+    wal.write(memoryview(bytes(size)), 0, size)
+    segment = wal.segments[0]
+    disk.bad_places = [(segment.path.name, 0, bad * PAGE_BYTES)]
+    disk.places.clear()
+    disk.calls.clear()
+    wal.write_over(segment, RING, size, size)
+    assert disk.places == [(page * PAGE_BYTES, PAGE_BYTES) for page in range(bad, bad + 8)]
+    assert disk.calls["read"] == (BAD_PAGES_MAX if tells else bad) + 8
     wal.files.close()
 
 
