@@ -250,7 +250,12 @@ def write_files_again(log: ReadableLog, since: int) -> None:
     for segment in log.wal.segments:
         if segment.end > since:
             stop = min(log.words[WORD_WRITTEN], segment.end)
-            log.wal.swap(segment, write_segment_again(log, Rewrite(segment, stop, stop)))
+            try:
+                fd = write_segment_again(log, Rewrite(segment, stop, stop))
+            except UnsyncedName as error:
+                log.wal.swap(segment, error.fd)
+                raise
+            log.wal.swap(segment, fd)
 
 
 def make_durable(log: ReadableLog, boot_id: bytes, *, has_disk_frames: bool) -> None:

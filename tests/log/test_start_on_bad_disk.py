@@ -1,6 +1,7 @@
 """Starts on a failing disk: safe records are served, the rest is reported."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,42 @@ def test_a_start_rewrites_frames_that_a_failed_sync_left_in_doubt(
     again.close()
     start(tmp_path, generation=generation + 1, disk=disk, levels=LEVELS).log.close()
     assert disk.calls["create"] <= calls + 4  # The next file and spares: nothing is in doubt.
+
+
+class UnsyncedNames(FailingDisk):
+    """Its directory cannot be synced after a segment has got its name."""
+
+    def rename(self, path: Path, target: Path) -> None:
+        """See Disk."""
+        self.fail_behind_rename = target.suffix == ".wal"
+        super().rename(path, target)
+
+
+def test_a_start_that_cannot_sync_a_fresh_files_name_serves_that_file(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """Its descriptor stayed open for as long as the shard lived."""
+    log = start(tmp_path, disk=disk, levels=LEVELS).log
+    fill(log, 20, syncs=False)
+    disk.fail("sync", 1)
+    log.want_sync()
+    log.push_sync()
+    before = contents(log)
+    log.wal.close()
+    again = start(tmp_path, generation=1, disk=UnsyncedNames(OsDisk()), levels=LEVELS).log
+    assert again.failed is not None
+    assert contents(again)[2] == before[2]
+    for segment in again.wal.segments:
+        assert os.fstat(segment.fd).st_ino == segment.path.stat().st_ino
+    again.wal.close()
+    assert open_files(tmp_path) == []
+
+
+def open_files(directory: Path) -> list[str]:
+    """The segments of a directory that are open; also those that have lost their name."""
+    links = [Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    targets = [str(link.readlink()) for link in links if link.is_symlink()]
+    return [target for target in targets if target.startswith(f"{directory}/") and ".wal" in target]
 
 
 def test_a_start_after_a_failed_sync_leaves_a_file_that_cannot_be_read_whole_in_its_place(

@@ -16,6 +16,7 @@ PIECE_BYTES = 64 * 1024  # Per step of a long file: it stays in the CPU's caches
 SYNC_FILE_RANGE_WRITE = 2  # From <fcntl.h>, as the next ones.
 SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
 FALLOC_FL_ZERO_RANGE = 0x10
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Disk(Protocol):
@@ -83,8 +84,9 @@ class Disk(Protocol):
         """Memory (uint8) that read_past_cache() can read into."""
 
     def clear(self, fd: int, length: int) -> None:
-        """Have a file's first bytes read as zeros; its blocks stay. Then the file system reads
-        nothing from the disk when a part of a page is written."""
+        """Have a file's first bytes read as zeros. Then the file system reads nothing from the disk
+        when a part of a page is written. Its blocks stay, unless the disk is full (FULL): XFS frees
+        them first, and another program may take them."""
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """A private uint8 view of a file's first bytes: reading them once costs no copy.
@@ -117,8 +119,7 @@ class Disk(Protocol):
 
 def told(error: OSError) -> str:
     """The operating system's error, and advice if there is any."""
-    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    return f"{error} (free some space)" if is_full else str(error)
+    return f"{error} (free some space)" if error.errno in FULL else str(error)
 
 
 def read_now(fd: int, length: int, at: int, out: np.ndarray | None = None) -> np.ndarray | None:

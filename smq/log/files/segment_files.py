@@ -7,7 +7,6 @@ the next segment before it is needed, the directory synced, so that beginning a 
 loop nothing.
 """
 
-from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
-from smq.log.files.disk import Disk, told
+from smq.log.files.disk import FULL, Disk, told
 from smq.log.files.footprint import Footprint
 from smq.log.files.kept import Kept
 from smq.log.files.salvage import PAGE_BYTES
@@ -197,36 +196,54 @@ class SegmentFiles:
         return segment
 
     def _prepare(self, start: int, spare: Path | None) -> WalSegment:
-        """The file of the segment at `start`, made of a spare if there is one."""
-        path, is_used = self.directory / f"{start:020d}.wal", spare is not None
-        if spare is None:
+        """The file of the segment at `start`, made of a spare if there is one. Raises OSError."""
+        path = self.directory / f"{start:020d}.wal"
+        fd = None if spare is None else self._open_spare(spare)
+        is_new = spare is None or fd is None
+        if spare is None or fd is None:
             spare = self.new_path()
             fd = self.disk.create(spare, self.segment_bytes)
-        else:
-            fd = self.disk.open(spare)
         segment = WalSegment(start, start + self.segment_bytes, fd, path)
         try:
-            if is_used:
-                self._make_writable(fd)
             self.footprint.open(segment, spare)  # Once it is renamed, nothing may fail.
             self.disk.rename(spare, path)
         except OSError:
             self.disk.close(fd)
             self.footprint.close(segment)
+            if is_new:  # Nobody knows of it.
+                self.disk.remove(spare)
             raise
         return segment
 
-    def _make_writable(self, fd: int) -> None:
+    def _open_spare(self, spare: Path) -> int | None:
+        """A descriptor of a file to use again; None: it was deleted, and its room is free. Raises
+        OSError."""
+        fd = self.disk.open(spare)
+        try:
+            has_blocks = self._make_writable(fd)
+        except OSError:
+            self.disk.close(fd)
+            raise
+        if has_blocks:
+            return fd
+        self.disk.close(fd)
+        self.disk.remove(spare)
+        return None
+
+    def _make_writable(self, fd: int) -> bool:
         """Have no write to a part of a page wait for the rest of it, where the page cache has
-        dropped what the file held before. Raises OSError."""
+        dropped what the file held before. False: it may have lost blocks. Raises OSError."""
         size = min(PAGE_BYTES, self.segment_bytes)
         if self.disk.read_cached(fd, size, self.segment_bytes - size) is not None:
-            return
+            return True
         if self.writes_ahead:  # A sync of blocks that were never written would cost more.
             self.disk.will_read(fd, self.segment_bytes, 0)
-        else:
-            with suppress(OSError):  # Not every file system can. Then writes wait for reads.
-                self.disk.clear(fd, self.segment_bytes)
+            return True
+        try:
+            self.disk.clear(fd, self.segment_bytes)
+        except OSError as error:  # Not every file system can. Then writes wait for reads.
+            return error.errno not in FULL
+        return True
 
     def _put_back(self, spare: Path | None) -> None:
         """Keep a spare that could not be used, if it still has its name: what fails last is the
@@ -349,7 +366,12 @@ class SegmentFiles:
             self.disk.remove(segment.path)
             return None
         # No snapshot can link it under its new name: is_shared is final from now on.
-        self.disk.rename(segment.path, spare)
+        try:
+            self.disk.rename(segment.path, spare)
+        except OSError:  # It has either name, and after a power cut may have the old one again.
+            self.disk.remove(spare)
+            self.disk.remove(segment.path)
+            return None
         if self.disk.is_shared(spare):
             self.disk.remove(spare)
             return None

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,28 @@ def test_a_file_that_is_used_again_is_written_without_reading_it_first(
     assert disk.calls["clear"] > 0
     wal.write(RING, 10 * SIZE, 10 * SIZE + 100)
     assert bytes(wal.read(10 * SIZE, 200)) == bytes(RING[:100]) + bytes(100)
+
+
+@pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.ENOSPC])
+def test_a_file_that_cannot_be_cleared_is_used_again_unless_it_may_have_lost_blocks(
+    tmp_path: Path, disk: FailingDisk, error: int
+) -> None:
+    """XFS frees the blocks first. A log that wrote there had a failed write, and a repair."""
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 6)
+    while len(wal.segments) > 4:
+        wal.files.free(wal.segments[0])
+    disk.fail("clear", error=error)
+    with ExitStack() as opened:  # So that no other file gets an inode of theirs. Two were dropped.
+        freed = [opened.enter_context(path.open()) for path in wal.files._spares]
+        fill(wal, 6, 10)
+        inodes = {os.fstat(file.fileno()).st_ino for file in freed[-2:]}
+        is_used = [segment.path.stat().st_ino in inodes for segment in wal.segments]
+    assert disk.calls["clear"] > 0
+    assert any(is_used) == (error == errno.EOPNOTSUPP)
+    assert bytes(wal.read(9 * SIZE, SIZE)) == bytes(RING[SIZE:])
+    wal.invariants()
+    wal.close()
 
 
 def test_a_file_whose_syncs_are_waited_for_is_brought_back_rather_than_cleared(

@@ -88,14 +88,30 @@ def test_a_segment_that_is_wanted_waits_for_the_file_of_one_that_was_freed(tmp_p
     assert [segment.start for segment in wal.segments] == [SIZE, 2 * SIZE]
 
 
-def test_a_freed_file_that_cannot_be_renamed_is_no_spare(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_done", [False, True], ids=["the rename", "the directory's sync"])
+def test_a_freed_file_whose_rename_fails_is_deleted(tmp_path: Path, is_done: bool) -> None:
+    """It stayed, and nobody counted it, until the next start."""
     disk = FailingDisk(OsDisk())
-    wal = new_wal(tmp_path, disk)
+    wal = new_wal(tmp_path, disk, WalLimits(SIZE, 20 * SIZE))
     wal.write(RING, 0, 2 * SIZE)
-    disk.fail("rename", 1)
+    if is_done:
+        disk.fail_behind_rename = True
+    else:
+        disk.fail("rename", 1)
     wal.files.free(wal.segments[0])
+    assert len(list(tmp_path.iterdir())) * SIZE == wal.files.files_bytes
     wal.write(RING, 2 * SIZE, 5 * SIZE)
     assert [segment.start for segment in wal.segments] == [i * SIZE for i in range(1, 5)]
+    assert len(list(tmp_path.iterdir())) * SIZE == wal.files.files_bytes
+
+
+def test_a_new_file_that_gets_no_name_is_deleted(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    wal = new_wal(tmp_path, disk)
+    disk.fail("rename", 1)
+    with pytest.raises(NoSegment):
+        wal.write(RING, 0, 64)
+    assert not list(tmp_path.iterdir())
 
 
 def test_of_many_freed_files_some_are_kept(tmp_path: Path) -> None:
@@ -168,8 +184,8 @@ def test_segments_behind_the_end_are_forgotten_also_when_their_files_remain(tmp_
     wal.close()
     disk = FailingDisk(OsDisk())
     again = new_wal(tmp_path, disk)
-    disk.fail("rename", error=errno.ENOSPC)
-    with pytest.raises(OSError, match="No space"):
+    disk.fail("remove", error=errno.EIO)
+    with pytest.raises(OSError, match="error"):
         again.files.forget_from(64)
     assert [(s.start, s.end) for s in again.segments] == [(0, SIZE)]
     disk.heal()
