@@ -10,7 +10,6 @@ crash may leave behind:
 """
 
 import errno
-import mmap
 import os
 import threading
 from collections.abc import Iterator
@@ -402,7 +401,7 @@ class FailingDisk:
         pages, name = self.inner.cached_pages(fd, length), self._name_of(fd)
         for bad, start, end in self.bad_places:
             if bad == name and pages is not None:
-                pages[start // mmap.PAGESIZE : -(-end // mmap.PAGESIZE)] = False
+                pages[start // PAGE_BYTES : -(-end // PAGE_BYTES)] = False
         return pages
 
     def map(self, fd: int, length: int) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from smq.log.files.pieces import by_pieces
 
+PAGE_BYTES = 4096  # Of the page cache. Some systems' are larger, and are multiples.
 PIECE_BYTES = 64 * 1024  # Per step of a long file: it stays in the CPU's caches.
 SYNC_FILE_RANGE_WRITE = 2  # From <fcntl.h>, as the next ones.
 SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
@@ -150,7 +151,10 @@ def cached_pages(fd: int, length: int) -> np.ndarray | None:
         pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)
         at = np.frombuffer(mapping, np.uint8).ctypes.data
         failed = _libc().mincore(_pointer(at), ctypes.c_size_t(length), _pointer(pages.ctypes.data))
-    return None if failed else (pages & 1).astype(np.bool_)
+    if failed:
+        return None
+    cached = np.repeat((pages & 1).astype(np.bool_), mmap.PAGESIZE // PAGE_BYTES)
+    return cached[: -(-length // PAGE_BYTES)]
 
 
 def read_through(fd: int, length: int) -> None:

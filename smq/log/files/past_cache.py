@@ -27,9 +27,9 @@ import numpy as np
 
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
-from smq.log.files.disk import Disk
+from smq.log.files.disk import PAGE_BYTES, Disk
 from smq.log.files.footprint import Footprint
-from smq.log.files.salvage import PAGE_BYTES, salvage
+from smq.log.files.salvage import salvage
 from smq.log.files.segment import WalSegment
 
 BLOCK_BYTES = 2 * 1024 * 1024

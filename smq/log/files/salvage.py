@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smq.log.files.disk import Disk
+from smq.log.files.disk import PAGE_BYTES, Disk
 
-PAGE_BYTES = 4096
 BLOCK_BYTES = 1024 * 1024
 # Each bad page of a dying disk may take seconds: then give up whole blocks.
 BAD_PAGES_MAX = 256

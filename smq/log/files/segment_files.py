@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
-from smq.log.files.disk import FULL, Disk, told
+from smq.log.files.disk import FULL, PAGE_BYTES, Disk, told
 from smq.log.files.footprint import Footprint
 from smq.log.files.kept import Kept
-from smq.log.files.salvage import PAGE_BYTES
 from smq.log.files.segment import NoSegment, WalSegment
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024

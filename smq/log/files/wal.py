@@ -3,7 +3,6 @@
 Byte i of a segment's file is position start + i.
 """
 
-import mmap
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
@@ -12,8 +11,9 @@ from contextlib import suppress
 import numpy as np
 
 from smq.log.files.background import JobLane
+from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.past_cache import PastCache
-from smq.log.files.salvage import BAD_PAGES_MAX, PAGE_BYTES, salvage
+from smq.log.files.salvage import BAD_PAGES_MAX, salvage
 from smq.log.files.segment import UnreadableSegment, UnsyncedName, WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
 
@@ -217,7 +217,7 @@ class Wal:
         cached, bad_pages = self._disk.cached_pages(segment.fd, segment.end - segment.start), 0
         for at in range(0, start - segment.start, PAGE_BYTES):
             size = min(PAGE_BYTES, start - segment.start - at)
-            may_be_cached = cached is None or cached[at // mmap.PAGESIZE]
+            may_be_cached = cached is None or cached[at // PAGE_BYTES]
             page = self._disk.read_cached(segment.fd, size, at)
             if page is None and (may_be_cached or bad_pages < BAD_PAGES_MAX):
                 try:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smq.log.files.disk import OsDisk
-from smq.log.files.salvage import BLOCK_BYTES, PAGE_BYTES, salvage
+from smq.log.files.disk import PAGE_BYTES, OsDisk
+from smq.log.files.salvage import BLOCK_BYTES, salvage
 from smq.testing.disk import FailingDisk
 
 SIZE = 3 * BLOCK_BYTES

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from smq.log.files.background import JobLane
-from smq.log.files.disk import Disk, OsDisk
-from smq.log.files.salvage import BAD_PAGES_MAX, PAGE_BYTES
+from smq.log.files.disk import PAGE_BYTES, Disk, OsDisk
+from smq.log.files.salvage import BAD_PAGES_MAX
 from smq.log.files.segment import UnreadableSegment
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import LOADS_MAX, LOANS_END_BELOW, STARTS_A_TURN
