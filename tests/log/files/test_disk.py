@@ -93,7 +93,7 @@ def test_read_cached_returns_none_for_uncached_pages(tmp_path: Path) -> None:
     assert again.tobytes() == data.tobytes()
 
 
-def test_the_pages_that_the_page_cache_has_are_told(tmp_path: Path) -> None:
+def test_the_disk_says_which_pages_the_page_cache_has(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(5 * mmap.PAGESIZE - 1))
     fd = DISK.open(path)
