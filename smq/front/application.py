@@ -36,6 +36,7 @@ from smq.front.files import METHODS, Files
 from smq.front.gate import RETRY_AFTER_S, Gate, Page, error
 from smq.front.metrics.page import CONTENT_TYPE
 from smq.front.rights import FREE, HttpRights
+from smq.front.shared import Shared
 from smq.front.slots import HEALTH_PATH, LIVE_PATH, METRICS_PATH, READY_PATH
 from smq.front.space import Space
 from smq.front.streams import Silent
@@ -92,7 +93,8 @@ def application(
     """The application. `hosts` are the names of this host; `routes` are added to these."""
 
     # These answer even while all threads wait for a hanging filer or shard.
-    alone, asking, counting = (CapacityLimiter(1) for _ in range(3))
+    alone, counting = (CapacityLimiter(1) for _ in range(2))
+    readiness = Shared(broker.readiness)
 
     async def counted(_request: Request) -> Response:
         return Response(await run_sync(broker.metrics, limiter=counting), media_type=CONTENT_TYPE)
@@ -101,7 +103,7 @@ def application(
         return JSONResponse({"live": True})
 
     async def ready(_request: Request) -> Response:
-        told = await run_sync(broker.readiness, limiter=asking)
+        told = await readiness.answer()
         return JSONResponse(told, 200 if told["ready"] else 503)
 
     async def healthy(_request: Request) -> Response:

@@ -1,7 +1,9 @@
-"""An HTTP/1.1 connection that is closed when idle for too long, or to make room for another.
+"""An HTTP/1.1 connection that is closed when idle for too long, or to make room for another, and
+whose bytes are parsed when it has its turn.
 
 uvicorn has no timeout for the first request, for the rest of a request, and for a client that reads
-its answer slowly or not at all.
+its answer slowly or not at all. It parses all that it has received at once: a body of chunks of one
+byte, or a thousand requests behind each other, would hold the loop for a second.
 """
 
 import asyncio
@@ -14,24 +16,82 @@ from typing import Any
 from weakref import WeakSet
 
 import h11
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from smq.front.slots import REQUESTS_MAX
+from smq.front.turns import PeerStanding, Turns
 from smq.security.addresses import network_of, written
 
 REST_S = 15  # Without a complete request head: before the first request, or between two.
 DEAF_MS = 60_000  # Without reading a byte of the answer.
 SLOW_S = 60.0  # Until what waits for the client (64 KiB, asyncio's high-water mark) has gone.
 CONNECTIONS_MAX = 2 * REQUESTS_MAX  # So some connections are always idle.
+# Of one connection; each takes some thirty microseconds.
+EVENTS_A_TURN, EVENTS_OF_NEWCOMER = 128, 16
 _MAKING_ROOM: WeakSet[ServerState] = WeakSet()  # Servers whose idle connections are to go.
+
+
+class _Parser(h11.Connection):
+    """h11's, which parses `left` events of what it has received, and then `is_cut`."""
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER)
+        self.left = 0
+        self.is_cut = False
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """See h11."""
+        self.is_cut = not self.left and bool(self._receive_buffer)
+        if self.is_cut:
+            return h11.NEED_DATA
+        self.left = max(0, self.left - 1)
+        return super().next_event()
+
+
+class _Reading(FlowControl):
+    """uvicorn's, which receives nothing while the connection waits for its turn either."""
+
+    _waits = False
+
+    def pause_reading(self) -> None:
+        """uvicorn wants nothing for now."""
+        self.read_paused = True
+        self._apply()
+
+    def resume_reading(self) -> None:
+        """uvicorn wants more."""
+        self.read_paused = False
+        self._apply()
+
+    def wait(self, *, waits: bool) -> None:
+        """The connection waits for its turn, or has had it."""
+        self._waits = waits
+        self._apply()
+
+    def _apply(self) -> None:
+        if self.read_paused or self._waits:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
 
 class HttpConnection(H11Protocol):
     """uvicorn's protocol with a limited idle time. Idle connections make room for new ones."""
 
-    def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401  (as uvicorn's)
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401  (as uvicorn's)
+        turns: Turns | None = None,
+        **named: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(*args, **named)
+        self.conn = self._parser = _Parser()
+        self.standing = PeerStanding()
+        self.app_state = {**self.app_state, **self.standing.in_state()}
+        self._turns = Turns() if turns is None else turns
+        self._waits = False  # For its turn.
         self.rests_since_s = 0.0
         self._rest_end: asyncio.TimerHandle | None = None
         self._slow_end: asyncio.TimerHandle | None = None
@@ -49,6 +109,7 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         super().connection_made(transport)
+        self.flow = self._reading = _Reading(transport)
         peer = transport.get_extra_info("peername")  # A socket that was reset knows it no more.
         self.client = (written(peer[0]), peer[1]) if peer else None
         connected = transport.get_extra_info("socket")
@@ -61,7 +122,28 @@ class HttpConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived, perhaps the end of a request's head."""
+        if not self._waits:
+            is_known = self.standing.is_known or self._turns.knows(data)
+            self._parser.left = EVENTS_A_TURN if is_known else 0
         super().data_received(data)
+
+    def go_on(self) -> bool:
+        """Its turn has come."""
+        self._waits = False
+        if self.transport.is_closing():
+            return False
+        self.standing.has_asked = True
+        self._parser.left = EVENTS_A_TURN if self.standing.is_known else EVENTS_OF_NEWCOMER
+        self.handle_events()
+        return True
+
+    def handle_events(self) -> None:
+        """Go on with what has arrived; what is too much for now waits."""
+        super().handle_events()
+        if self._parser.is_cut and not self._waits and not self.transport.is_closing():
+            self._waits = True
+            self._turns.want(self, self.address, again=self.standing.has_asked)
+        self._reading.wait(waits=self._waits)
         if not self.rests:
             self._stop_timer()
         elif self.conn.their_state is h11.SEND_BODY:  # It may finish sending the body.
@@ -69,6 +151,8 @@ class HttpConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """The answer is complete; uvicorn starts the next request, if that has arrived."""
+        if not self.standing.is_known:
+            self._parser.left = 0
         super().on_response_complete()
         if self.rests:
             self._rest()
@@ -85,6 +169,7 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has disconnected."""
+        self.standing.is_gone = True
         self._stop_timer()
         self._stop_slow_end()
         super().connection_lost(exc)

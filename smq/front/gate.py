@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
@@ -20,6 +20,7 @@ from smq.front.origin import (
 )
 from smq.front.rights import FREE, HttpRights, give_rights, refusal_of_user
 from smq.front.slots import RequestSlot, Slots, slot_of
+from smq.front.turns import standing_of
 from smq.model.printable import say_error
 from smq.security.listener_rules import is_loopback
 
@@ -48,8 +49,10 @@ class Gate:
     - of browsers that cannot say whose page caused them,
     - of another site's pages, but for links to a route that is a Page,
     - for which `rights` give no leave,
-    - for which no slot is free (smq.front.slots),
-    - of nobody who has logged in, where `rights` want a login.
+    - of nobody who has logged in, where `rights` want a login,
+    - for which no slot is free (smq.front.slots).
+
+    The connection is told whether who asked is known: others wait for their turn (smq.front.turns).
     """
 
     def __init__(
@@ -74,32 +77,43 @@ class Gate:
         needs_login = self._rights.needs_login(scope["path"])
         slot = slot_of(scope, needs_login=needs_login)
         give_rights(scope, None)
-        refusal = self._refusal(scope, slot)
         # A request that outlasts a stop is cancelled: its connection just ends.
         with suppress(asyncio.CancelledError):
-            if refusal is not None or slot is None:
-                await (refusal or self._inner)(scope, receive, _with_headers(send))
-                return
-            with self._slots.taken(slot):
-                refusal = await self._log_in(scope) if needs_login else None
+            refusal = self._refusal(scope)
+            standing_of(scope).is_known = refusal is None and self._rights.knows_all(scope["path"])
+            if refusal is None and needs_login:
+                assert slot is not None
+                refusal = await self._log_in(scope, slot)
+            if refusal is None and slot is not None and self._slots.is_full(slot):
+                refusal = self._too_many()
+            with nullcontext() if refusal or slot is None else self._slots.taken(slot):
                 await (refusal or self._inner)(scope, receive, _with_headers(send))
 
-    async def _log_in(self, scope: Scope) -> Response | None:
+    async def _log_in(self, scope: Scope, slot: RequestSlot) -> Response | None:
         """Let a request have its user's rights, or refuse it."""
         logins, headers = self._rights.logins, dict(scope["headers"])
         assert logins is not None
         if not scope.get("client"):
             return error(400, "nobody knows where this comes from")
-        host = scope["client"][0]
+        host, standing = scope["client"][0], standing_of(scope)
         is_private = scope["scheme"] == "https" or is_loopback(host)
+        asking = Asking(scope["method"], headers, host, is_private, standing, standing.has_tried)
         try:
-            rights = await logins.rights(Asking(scope["method"], headers, host, is_private))
+            rights = logins.remembered(asking)
+            if rights is None:
+                its = slot.for_login(again=asking.again)
+                standing.has_tried = True
+                if self._slots.is_full(its):
+                    return self._too_many()
+                with self._slots.taken(its):
+                    rights = await logins.rights(asking)
         except LoginRefused as refused:
             return refused.answer
+        standing.is_known, standing.has_tried = True, False
         give_rights(scope, rights)
         return refusal_of_user(scope["path"], rights)
 
-    def _refusal(self, scope: Scope, slot: RequestSlot | None) -> Response | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         if "\n" in scope["path"]:
             return error(400, "the path has a line feed")
         headers = dict(scope["headers"])
@@ -111,10 +125,7 @@ class Gate:
             return error(403, OLD_BROWSER)
         if is_foreign(scheme, headers) and not self._is_link(scope, headers):
             return error(403, "a page of another site may not ask for this; open it directly")
-        refused = self._rights.refusal(scope["path"], headers)
-        if refused is None and slot is not None and self._slots.is_full(slot):
-            return self._too_many()
-        return refused
+        return self._rights.refusal(scope["path"], headers)
 
     def _is_link(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         matches = (page.matches(scope)[0] for page in self._pages)

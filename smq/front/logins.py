@@ -2,8 +2,9 @@
 with the tokens of an issuer (Bearer, RFC 6750).
 
 A password is checked as that of SASL/PLAIN is, in a thread and one at a time: it takes
-milliseconds. What was right is remembered by a keyed hash, until users or rules change. What was
-wrong is answered late, so that passwords are not tried quickly.
+milliseconds. What was right is remembered by a keyed hash: a password until users or rules change,
+a token until it ends or the issuer's keys change. So who has logged in waits for nobody's check.
+What was wrong is answered late, so that passwords are not tried quickly.
 
 A browser sends a stored password with whatever a page asks of this host. The gate refuses what
 other sites' pages ask; and what changes something, or runs a query, needs a header that only a
@@ -12,27 +13,31 @@ program or our own page sets.
 
 import asyncio
 import hmac
+import re
 import secrets
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, NoReturn
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
 from starlette.responses import JSONResponse
 
+from smq.front.lane import AskerGone, LoginLane, whose_login
 from smq.front.origin import READS
+from smq.front.turns import PeerStanding
 from smq.model.errors import BrokerError
 from smq.security.listeners import HTTP
 from smq.security.principals import USER, Peer, Principal
 from smq.security.rights import Rights
 from smq.security.sasl import SaslServer
-from smq.security.tokens import InvalidToken, Tokens
+from smq.security.tokens import InvalidToken, Keys, TokenHolder, Tokens
 
-KNOWN_MAX = 1000  # Passwords that were right.
+KNOWN_MAX = 1000  # Passwords that were right, and as many tokens.
 TOKEN_HEADER = b"x-smq-token"
+HEAD_BYTES = 8192  # Of a request: what is known to be right stands early, or has its turn later.
+_AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
 CHALLENGE = 'Basic realm="smq", charset="UTF-8"'
 NO_LOGIN = "say who you are: a user's name and password by HTTP Basic (`curl -u name`), or a token"
 WRONG = "the name or the password is wrong, or the token"
@@ -55,16 +60,28 @@ class LoginRefused(Exception):
         self.answer = JSONResponse({"error": sentence}, status, headers)
 
 
-class Asking(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Asking:
     """A request, as far as a login looks at it.
 
     is_private   nobody else can see it on its way
+    standing     of its connection
+    again        a login on it was not right
     """
 
     method: str
     headers: Mapping[bytes, bytes]
     host: str
     is_private: bool
+    standing: PeerStanding = field(default_factory=PeerStanding)
+    again: bool = False
+
+
+class _Shown(NamedTuple):
+    """What somebody shows to log in: a token, or the name and password as SASL/PLAIN has them."""
+
+    is_token: bool
+    secret: bytes
 
 
 class _Known(NamedTuple):
@@ -72,6 +89,45 @@ class _Known(NamedTuple):
 
     user: str
     version: int
+
+
+class _KnownToken(NamedTuple):
+    """Who has shown a token that was right, and the keys by which it was."""
+
+    holder: TokenHolder
+    keys: Keys
+
+
+Entry = TypeVar("Entry")
+T = TypeVar("T")
+
+
+class _Memory(Generic[Entry]):
+    """What was right, by keyed hashes: KNOWN_MAX of them, those that were used last."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+        self._known: OrderedDict[bytes, Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._known)
+
+    def __getitem__(self, secret: bytes) -> Entry | None:
+        """What is known of a secret; None: nothing."""
+        known = self._known.pop(key := self._key(secret), None)
+        if known is not None:
+            self._known[key] = known
+        return known
+
+    def __setitem__(self, secret: bytes, known: Entry) -> None:
+        """It was right."""
+        self._known[self._key(secret)] = known
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+    def _key(self, secret: bytes) -> bytes:
+        return hmac.digest(self._secret, secret, "sha256")
 
 
 class Passwords(NamedTuple):
@@ -103,54 +159,87 @@ class HttpLogins:
     ) -> None:
         self._passwords, self._rights_of, self._delay_s = passwords, rights_of, delay_s
         self._tokens, self._is_open = tokens, is_open
-        self._secret = secrets.token_bytes(32)
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._lane = CapacityLimiter(1)
+        self._known, self._known_tokens = _Memory[_Known](), _Memory[_KnownToken]()
+        self._lane = LoginLane()
         self.failed_count = 0
+
+    def remembered(self, asking: Asking) -> Rights | None:
+        """What who asks may do; None: what he shows has to be checked. Raises LoginRefused."""
+        user = self._user_known(self._shown_by(asking))
+        return None if user is None else self._rights_of_user(asking, user)
 
     async def rights(self, asking: Asking) -> Rights:
         """What who asks may do. Raises LoginRefused."""
-        kind, _, shown = asking.headers.get(b"authorization", b"").partition(b" ")
-        is_token = kind.lower() == b"bearer" and self._tokens is not None
-        plain = b"" if is_token else _plain_token(kind, shown)
-        if not (asking.is_private or self._is_open):
-            raise LoginRefused(403, ANY_HOST)
-        if is_token:
-            user = await self._user_of_token(shown.strip())
-        elif asking.method not in READS and not asking.headers.get(TOKEN_HEADER):
-            raise LoginRefused(403, NO_HEADER)
-        else:
-            user = await self._user(plain)
+        shown = self._shown_by(asking)
+        user = self._user_known(shown)
+        if user is None:
+            check = self._user_of_token if shown.is_token else self._user_of_password
+            try:
+                user = await check(shown.secret, asking)
+            except AskerGone:
+                raise LoginRefused(401, WRONG) from None  # Nobody reads it.
+        return self._rights_of_user(asking, user)
+
+    def knows(self, data: bytes) -> bool:
+        """Whether the head of a request, as it comes in, shows what is known to be right."""
+        found = _AUTHORIZATION.search(data, 0, HEAD_BYTES)
+        if found is None:
+            return False
+        try:
+            return self._user_known(self._shown(found[1])) is not None
+        except LoginRefused:
+            return False
+
+    def _rights_of_user(self, asking: Asking, user: str) -> Rights:
         return self._rights_of(Peer(Principal(USER, user), asking.host, HTTP))
 
-    async def _user_of_token(self, token: bytes) -> str:
-        assert self._tokens is not None
+    def _shown_by(self, asking: Asking) -> _Shown:
+        shown = self._shown(asking.headers.get(b"authorization", b""))
+        if not (asking.is_private or self._is_open):
+            raise LoginRefused(403, ANY_HOST)
+        changes = asking.method not in READS
+        if changes and not (shown.is_token or asking.headers.get(TOKEN_HEADER)):
+            raise LoginRefused(403, NO_HEADER)
+        return shown
+
+    def _shown(self, authorization: bytes) -> _Shown:
+        kind, _, secret = authorization.strip().partition(b" ")
+        if kind.lower() == b"bearer" and self._tokens is not None:
+            return _Shown(is_token=True, secret=secret.strip())
+        return _Shown(is_token=False, secret=_plain_token(kind, secret))
+
+    def _user_known(self, shown: _Shown) -> str | None:
+        """Who has shown this before; None: nobody, or it may be right no more."""
+        if shown.is_token:
+            token, tokens = self._known_tokens[shown.secret], self._tokens
+            assert tokens is not None
+            if token is None or token.keys is not tokens.keys or tokens.left_ms(token.holder) <= 0:
+                return None
+            return token.holder.user
+        known = self._known[shown.secret]
+        is_current = known is not None and known.version == self._passwords.version()
+        return known.user if known is not None and is_current else None
+
+    async def _user_of_token(self, token: bytes, asking: Asking) -> str:
+        tokens = self._tokens
+        assert tokens is not None
+        keys, text = tokens.keys, token.decode("latin-1")
         try:
-            holder = await run_sync(
-                self._tokens.holder_of, token.decode("latin-1"), limiter=self._lane
-            )
+            holder = await self._in_lane(lambda: tokens.holder_of(text), "", asking)
         except InvalidToken:
             await self._fail()
+        self._known_tokens[token] = _KnownToken(holder, keys)
         return holder.user
 
-    async def _user(self, token: bytes) -> str:
-        key = hmac.digest(self._secret, token, "sha256")
-        known = self._known.pop(key, None)
-        if known is None or known.version != self._passwords.version():
-            known = await self._checked(token)
-        self._known[key] = known
-        if len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
-        return known.user
-
-    async def _checked(self, token: bytes) -> _Known:
+    async def _user_of_password(self, plain: bytes, asking: Asking) -> str:
         """Whose password it is. Raises LoginRefused."""
+        name = plain.split(b"\0")[1].decode("latin-1")
         while True:
             version, server = self._passwords.version(), self._passwords.begin()
             try:
-                work = server.respond(token)
+                work = server.respond(plain)
                 assert callable(work), "a password takes work"
-                await run_sync(work, limiter=self._lane)
+                await self._in_lane(work, name, asking)
             except BrokerError:
                 if server.checked is not None and not server.checked.is_current():
                     continue  # It was changed meanwhile: look at the new one.
@@ -158,7 +247,12 @@ class HttpLogins:
             assert server.user is not None
             assert server.checked is not None
             if server.checked.is_current():
-                return _Known(server.user, version)
+                self._known[plain] = _Known(server.user, version)
+                return server.user
+
+    async def _in_lane(self, work: Callable[[], T], name: str, asking: Asking) -> T:
+        whose = whose_login(asking.host, name)
+        return await self._lane.run(work, whose, asking.standing, again=asking.again)
 
     async def _fail(self) -> NoReturn:
         self.failed_count += 1

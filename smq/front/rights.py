@@ -64,6 +64,10 @@ class HttpRights:
             return JSONResponse({"error": CLOSED}, 403)
         return None
 
+    def knows_all(self, path: str) -> bool:
+        """Whether all whom `refusal` lets pass are known: without rules, and by the token."""
+        return not self.has_rules or path == METRICS_PATH
+
     def needs_login(self, path: str) -> bool:
         """Whether who asks must say who he is."""
         return self.has_rules and _is_for_users(path)

@@ -5,6 +5,8 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -12,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 from uvicorn import Config, Server
 
 from smq.front import connection
-from smq.front.connection import HttpConnection
+from smq.front.connection import EVENTS_OF_NEWCOMER, HttpConnection
+from smq.front.turns import Turns, standing_of
 
 WAIT_S = 20
 LONG_BYTES = 50_000_000  # More than lies in sockets.
@@ -21,7 +24,9 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers at once; at /wait, when the body has come to its end; at /long, with much."""
+    """Answers at once; at /wait, when the body has come to its end; at /long, with much. At /known
+    somebody has logged in."""
+    standing_of(scope).is_known = scope["path"] == "/known"
     if scope["path"] == "/wait":
         while (await receive()).get("more_body"):
             pass
@@ -59,9 +64,7 @@ class Clients:
 
 
 @asynccontextmanager
-async def serving(
-    rest_s: int, protocol: type[HttpConnection] = HttpConnection
-) -> AsyncIterator[Clients]:
+async def serving(rest_s: int, protocol: Any = HttpConnection) -> AsyncIterator[Clients]:
     config = Config(
         answer, http=protocol, port=0, lifespan="off", log_config=None, timeout_keep_alive=rest_s
     )
@@ -295,3 +298,109 @@ def test_a_client_has_the_address_that_rules_name_though_its_socket_was_reset(
             made._stop_timer()
 
     asyncio.run(work())
+
+
+class Watched(HttpConnection):
+    """Counts how many events each of its turns has parsed."""
+
+    counts: list[int]
+
+    def handle_events(self) -> None:
+        before = self._parser.left
+        super().handle_events()
+        self.counts.append(before - self._parser.left)
+
+
+def chunked(path: bytes, count: int) -> bytes:
+    head = b"PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" % path
+    return head + b"1\r\nx\r\n" * count + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("path", [b"/", b"/wait", b"/known"])
+def test_a_body_of_one_byte_chunks_is_parsed_in_steps(path: bytes) -> None:
+    """Sixty thousand such chunks held the loop for two seconds."""
+
+    class Counted(Watched):
+        counts: list[int] = []  # noqa: RUF012  (of this test)
+
+    async def run() -> None:
+        async with serving(rest_s=60, protocol=Counted) as clients:
+            client = await clients.connect()
+            assert await asked(client, chunked(path, 3000)) == b"HTTP/1.1 200 OK"
+            assert await asked(client) == b"HTTP/1.1 200 OK"
+        assert max(Counted.counts) <= connection.EVENTS_A_TURN
+        assert len(Counted.counts) >= 3000 // connection.EVENTS_A_TURN
+
+    asyncio.run(run())
+
+
+def test_requests_behind_each_other_have_a_turn_each() -> None:
+    class Counted(Watched):
+        counts: list[int] = []  # noqa: RUF012  (of this test)
+
+    async def run() -> None:
+        async with serving(rest_s=60, protocol=Counted) as clients:
+            reader, writer = await clients.connect()
+            writer.write(REQUEST * 500)
+            async with asyncio.timeout(WAIT_S):
+                for _ in range(500):
+                    await reader.readuntil(b"answer")
+        assert max(Counted.counts) <= EVENTS_OF_NEWCOMER
+
+    asyncio.run(run())
+
+
+def test_a_user_does_not_wait_for_clients_that_have_not_logged_in() -> None:
+    """By his connection, or by what he shows on a new one."""
+    waiting = list[HttpConnection]()
+
+    class Never(Turns):
+        def want(self, its: Any, whose: str, *, again: bool) -> None:
+            waiting.append(its)
+
+    async def run() -> None:
+        turns = Never(lambda data: b"shows a password" in data)
+        async with serving(rest_s=60, protocol=partial(HttpConnection, turns=turns)) as clients:
+            known, new, other = [await clients.connect() for _ in range(3)]
+            other[1].write(REQUEST)
+            new[1].write(REQUEST.replace(b"Host", b"X: shows a password\r\nHost"))
+            assert await asked(new, b"") == b"HTTP/1.1 200 OK"
+            known[1].write(b"GET /known HTTP/1.1\r\nX: shows a password\r\nHost: localhost\r\n\r\n")
+            assert await asked(known, b"") == b"HTTP/1.1 200 OK"
+            assert await asked(known) == b"HTTP/1.1 200 OK"
+            async with asyncio.timeout(WAIT_S):
+                while not waiting:  # noqa: ASYNC110  (The loop tells nobody.)
+                    await asyncio.sleep(0.01)
+            assert len(waiting) == 1
+            waiting[0].go_on()
+            assert await asked(other, b"") == b"HTTP/1.1 200 OK"
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_waits_for_its_turn_receives_nothing_more() -> None:
+    waiting = list[HttpConnection]()
+
+    class Never(Turns):
+        def want(self, its: Any, whose: str, *, again: bool) -> None:
+            waiting.append(its)
+
+    async def run() -> None:
+        async with serving(rest_s=60, protocol=partial(HttpConnection, turns=Never())) as clients:
+            _, writer = await clients.connect()
+            writer.write(chunked(b"/wait", 1_000_000))
+            async with asyncio.timeout(WAIT_S):
+                while not waiting:  # noqa: ASYNC110  (The loop tells nobody.)
+                    await asyncio.sleep(0.01)
+            [first] = waiting
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert len(first._parser.trailing_data[0]) <= 256 * 1024
+            writer.transport.abort()
+            while clients.known:
+                first.transport.abort()
+                await asyncio.sleep(0.01)
+            assert not first.go_on()
+            assert first.standing.is_gone
+
+    asyncio.run(run())

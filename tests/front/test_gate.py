@@ -9,8 +9,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from smq.front import slots
 from smq.front.gate import Gate
+from smq.front.rights import FREE, HttpRights
+from smq.front.turns import PeerStanding
 from smq.testing.memory_store import MemoryStore
 from tests.front.asgi import Call, at_once, call, front
+from tests.front.users import as_user, rights_for
 
 
 @pytest.mark.parametrize(
@@ -122,3 +125,50 @@ def test_requests_beyond_the_limit_are_refused_and_health_is_answered(
     assert answers[2].headers["retry-after"] == "1"
     assert capsys.readouterr().err.count("\n") == 1
     assert call(app, "GET", "/a").status == 200
+
+
+def standing_after(path: str, rights: HttpRights, **headers: Any) -> PeerStanding:
+    """What a gate has told the connection of a request."""
+    standing = PeerStanding()
+    app = front(MemoryStore(), rights=rights)
+
+    async def with_standing(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "state": standing.in_state()}, receive, send)
+
+    call(with_standing, "GET", path, **headers)
+    return standing
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "is_known"),
+    [
+        ("/filer/docs/a", as_user("alice"), True),  # Whatever he may.
+        ("/filer/docs/a", as_user("alice", "wrong"), False),
+        ("/filer/docs/a", {}, False),
+        ("/filer/docs/a", {**as_user("alice"), "host": "evil.example"}, False),
+        ("/health/live", as_user("alice"), False),
+        ("/health/ready", {}, False),
+        ("/metrics", {"authorization": "Bearer s3cret"}, True),
+        ("/metrics", {"authorization": "Bearer wrong"}, False),
+        ("/nothing", as_user("alice"), False),
+    ],
+)
+def test_the_connection_learns_whether_who_asked_is_known(
+    path: str, headers: dict[str, Any], is_known: bool
+) -> None:
+    assert standing_after(path, rights_for(token="s3cret"), **headers).is_known == is_known
+    assert standing_after(path, FREE, **{k: v for k, v in headers.items() if k != "host"}).is_known
+
+
+def test_wrong_passwords_take_no_slot_from_who_is_logged_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slots, "LOGINS_MAX", 2)
+    monkeypatch.setattr(slots, "TRANSFERS_MAX", 1)
+    app = front(MemoryStore(), rights=rights_for())
+    path = "/filer/docs/a"
+    assert call(app, "GET", path, **as_user("alice")).status == 403
+    wrong = [Call("GET", path, headers=as_user("bob", f"wrong{n}")) for n in range(4)]
+    known = Call("GET", path, headers=as_user("alice"))
+    answers = [each.status for each in at_once(app, [*wrong, known])]
+    assert answers == [401, 401, 503, 503, 403]

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from smq.app.process.token_keys import NoKeys
 from smq.front.logins import KNOWN_MAX, Asking, HttpLogins, LoginRefused, Passwords
 from smq.security.acls import Operation
 from smq.security.decoys import Decoys
@@ -32,8 +33,11 @@ def log_in(
     *,
     is_private: bool = True,
 ) -> Rights:
-    raw = {name.encode(): value.encode() for name, value in headers.items()}
-    return asyncio.run(logins.rights(Asking(method, raw, HERE, is_private)))
+    return asyncio.run(logins.rights(Asking(method, raw(headers), HERE, is_private)))
+
+
+def raw(headers: dict[str, str]) -> dict[bytes, bytes]:
+    return {name.encode(): value.encode() for name, value in headers.items()}
 
 
 def status(logins: HttpLogins, headers: dict[str, str], method: str = "GET") -> int:
@@ -106,9 +110,10 @@ def test_a_password_is_not_remembered_beyond_a_change_of_users() -> None:
     logins = logins_for(users)
     log_in(logins, as_user("alice"))
     users.version += 1
-    before = logins._known.copy()
+    asking = Asking("GET", raw(as_user("alice")), HERE, is_private=True)
+    assert logins.remembered(asking) is None
     log_in(logins, as_user("alice"))
-    assert logins._known != before
+    assert logins.remembered(asking) is not None
 
 
 def test_a_password_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +201,9 @@ def test_a_token_names_a_user_and_is_a_header_that_a_change_needs() -> None:
 def test_a_bad_token_is_refused_as_a_bad_password_is(jwt: str) -> None:
     logins = logins_for(Users("alice"), tokens=tokens_at(lambda: 1000 * NOW_S))
     headers = {"authorization": f"Bearer {jwt}"}
-    raw = {b"authorization": headers["authorization"].encode("latin-1")}
+    sent = {b"authorization": headers["authorization"].encode("latin-1")}
     with pytest.raises(LoginRefused) as refused:
-        asyncio.run(logins.rights(Asking("GET", raw, HERE, is_private=True)))
+        asyncio.run(logins.rights(Asking("GET", sent, HERE, is_private=True)))
     assert refused.value.answer.status_code == 401
 
 
@@ -213,3 +218,34 @@ def test_a_token_ends() -> None:
 
 def test_without_an_issuer_a_token_is_no_login() -> None:
     assert status(logins_for(Users()), shown(token(claims_of(NOW_S)))) == 401
+
+
+def test_a_token_that_was_right_is_remembered_until_it_ends_or_the_keys_change() -> None:
+    now_s = [NOW_S]
+    tokens = tokens_at(lambda: 1000 * now_s[0])
+    logins = logins_for(Users(), tokens=tokens)
+    asking = Asking("GET", raw(shown(token(claims_of(NOW_S)))), HERE, is_private=True)
+    assert logins.remembered(asking) is None
+    asyncio.run(logins.rights(asking))
+    assert logins.remembered(asking) is not None
+    keys, tokens.keys = tokens.keys, NoKeys()
+    assert logins.remembered(asking) is None
+    tokens.keys = keys
+    assert logins.remembered(asking) is not None
+    now_s[0] += LIFETIME_SECONDS
+    assert logins.remembered(asking) is None
+
+
+def test_the_head_of_a_request_shows_whether_it_needs_a_check() -> None:
+    logins = logins_for(Users("alice"), tokens=tokens_at(lambda: 1000 * NOW_S))
+    jwt = shown(token(claims_of(NOW_S)))
+    for headers in (as_user("alice"), jwt):
+        value = headers["authorization"].encode()
+        head = b"GET / HTTP/1.1\r\nhost: x\r\nAuthorization:  %s\r\n\r\n" % value
+        assert not logins.knows(head)
+        log_in(logins, headers)
+        assert logins.knows(head)
+        assert not logins.knows(head.replace(b"Authorization", b"X-Other"))
+        assert not logins.knows(head.replace(b"host", b"x" * 10_000))
+    for value in (b"", b"Basic", b"Basic !", b"Bearer x", b"\xff\xff \xff"):
+        assert not logins.knows(b"GET / HTTP/1.1\r\nauthorization:%s\r\n\r\n" % value)

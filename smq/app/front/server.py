@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
@@ -37,6 +37,7 @@ from smq.front.https import Handshakes, TlsConnection
 from smq.front.logins import HttpLogins, Passwords
 from smq.front.rights import HttpRights
 from smq.front.space import Space
+from smq.front.turns import Turns
 from smq.model.config import Config
 from smq.model.errors import StoreError
 from smq.model.printable import say_error
@@ -47,6 +48,8 @@ from smq.security.listeners import http_host, http_listener, listeners_of
 from smq.security.plain import PlainServer
 
 KEYS_S = 1.0  # Between two looks at the files of keys.
+ACCEPTS_A_TURN = 8  # Each takes some tenths of a millisecond.
+QUEUE_MAX = 1024  # Of connections that nobody has accepted; as the supervisor has it.
 STOP_WAIT_S = 3  # For requests in progress; the supervisor waits a little longer.
 
 
@@ -64,6 +67,8 @@ class OurServer(Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and report readiness."""
         await super().startup(sockets)
+        for each in sockets or ():  # asyncio has set its queue to as few as it accepts at once.
+            each.listen(QUEUE_MAX)
         stop_fd = self._inheritance.stop.fd
         asyncio.get_running_loop().add_reader(stop_fd, self._stop, stop_fd)
         self._inheritance.report_ready()
@@ -89,14 +94,14 @@ async def _serve(inheritance: Inheritance) -> None:
     settings = FrontSettings(inheritance, space, metrics)
     settings.look()
     tls, tokens = watched_tls(inheritance), watched_tokens(inheritance)
-    for_metrics = watched_metrics_tokens(inheritance)
+    for_metrics, logins = watched_metrics_tokens(inheritance), logins_of(inheritance, tokens)
     broker = FrontBroker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, inheritance.runtime_dir, metrics.look),
         metrics=metrics.page,
         look=metrics.look,
         insides=insides(inheritance.data_dir) | {"telemetry": telemetry(inheritance)},
-        rights=HttpRights(logins_of(inheritance, tokens), lambda: for_metrics.tokens),
+        rights=HttpRights(logins, lambda: for_metrics.tokens),
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(
@@ -109,7 +114,8 @@ async def _serve(inheritance: Inheritance) -> None:
     )
     routes = [*queries.routes(), *console_routes(console)]
     app = application(store, space, broker, own_names(config), routes)
-    server = OurServer(_uvicorn(app, tls), inheritance)
+    turns = Turns() if logins is None else Turns(logins.knows)
+    server = OurServer(_uvicorn(app, tls, turns), inheritance)
     sender = _sender(inheritance, metrics)
     works = (
         keep_counting(space),
@@ -127,11 +133,13 @@ async def _serve(inheritance: Inheritance) -> None:
         sender.shutdown(1000 * STOP_WAIT_S)
 
 
-def _uvicorn(app: ASGIApp, tls: WatchedContext | None) -> UvicornConfig:
+def _uvicorn(app: ASGIApp, tls: WatchedContext | None, turns: Turns) -> UvicornConfig:
+    http: Any = partial(HttpConnection, turns=turns)  # uvicorn wants a class, and calls it.
     return UvicornConfig(
         app,
-        http=HttpConnection if tls is None else _https(tls),
+        http=http if tls is None else _https(tls, http),
         loop="asyncio",
+        backlog=ACCEPTS_A_TURN,
         ws="none",
         lifespan="off",
         timeout_keep_alive=REST_S,
@@ -157,12 +165,12 @@ def watched_tls(inheritance: Inheritance) -> WatchedContext | None:
         raise SystemExit(f"smq: {reason}") from reason
 
 
-def _https(tls: WatchedContext) -> Any:  # noqa: ANN401  (uvicorn wants a class, and calls it)
+def _https(tls: WatchedContext, http: Callable[..., HttpConnection]) -> Any:  # noqa: ANN401
     """Makes connections with the keys of the moment."""
     handshakes = Handshakes(lambda: tls.context)
 
     def made(**named: Any) -> TlsConnection:  # noqa: ANN401  (as uvicorn's)
-        return TlsConnection(handshakes, partial(HttpConnection, **named))
+        return TlsConnection(handshakes, partial(http, **named))
 
     return made
 

@@ -1,0 +1,122 @@
+"""What those who have not logged in get of the front's loop: a few steps of a turn, one each.
+
+    connection ── bytes ─▶ Turns ── its turn ─▶ parser ─▶ request
+
+A client that has just shown a password or a token that was right does not wait here. All others
+wait in line: whoever comes for the first time alternates with whoever comes again, so that a
+thousand clients that go on asking keep nobody from his first request. Behind a proxy of this host
+all have one address, so that shares of addresses alone would not hold.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from starlette.types import Scope
+
+STEPS_A_TURN = 2  # A step and the request that it may begin take about a millisecond.
+TURN_S = 0.002
+_STANDING = "smq.standing"  # In a request's state.
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class PeerStanding:
+    """What is known of who uses a connection.
+
+    is_known    its last request was of somebody who has logged in, or nobody has to
+    has_asked   it has had a step already
+    has_tried   it has had to wait for a login, and nobody has logged in since
+    is_gone     it is closed: what still waits for it need not be done
+    """
+
+    is_known: bool = False
+    has_asked: bool = False
+    has_tried: bool = False
+    is_gone: bool = False
+
+    def in_state(self) -> dict[str, "PeerStanding"]:
+        """What a request's scope has as its state."""
+        return {_STANDING: self}
+
+
+def standing_of(scope: Scope) -> PeerStanding:
+    """That of the connection which a request came by."""
+    standing: PeerStanding | None = scope.get("state", {}).get(_STANDING)
+    return PeerStanding() if standing is None else standing
+
+
+class Line(Generic[T]):
+    """Who waits. First comers alternate with those who come again; among these and among those
+    whoever they are counted to (`whose`) take turns."""
+
+    def __init__(self) -> None:
+        self._lines = OrderedDict[str, deque[T]](), OrderedDict[str, deque[T]]()
+        self._count = 0
+        self._is_for_again = False
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return self._count
+
+    def add(self, item: T, whose: str, *, again: bool) -> None:
+        """Have it wait."""
+        self._lines[again].setdefault(whose, deque()).append(item)
+        self._count += 1
+
+    def take(self) -> T:
+        """Whose turn it is."""
+        assert self._count, "nobody waits"
+        first, again = self._lines
+        line = again if not first or (again and self._is_for_again) else first
+        self._is_for_again = line is first
+        whose, items = line.popitem(last=False)
+        item = items.popleft()
+        if items:
+            line[whose] = items  # Behind all others.
+        self._count -= 1
+        return item
+
+
+class Waits(Protocol):
+    """A connection whose step is due."""
+
+    def go_on(self) -> bool:
+        """Take a step; whether there was one to take."""
+
+
+def _nobody(_data: bytes) -> bool:
+    return False
+
+
+class Turns:
+    """The steps of one front's connections.
+
+    knows   whether bytes show a password or token that was right: only how soon they are looked at
+            depends on it
+    """
+
+    def __init__(self, knows: Callable[[bytes], bool] = _nobody) -> None:
+        self.knows = knows
+        self._line = Line[Waits]()
+        self._is_due = False
+
+    def want(self, connection: Waits, whose: str, *, again: bool) -> None:
+        """Have a connection go on, in this turn or a later one."""
+        self._line.add(connection, whose, again=again)
+        self._ask_for_turn()
+
+    def _ask_for_turn(self) -> None:
+        if self._line and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        clock_s = asyncio.get_running_loop().time
+        self._is_due, end_s, steps = False, clock_s() + TURN_S, 0
+        while self._line and steps < STEPS_A_TURN and clock_s() < end_s:
+            steps += self._line.take().go_on()
+        self._ask_for_turn()
