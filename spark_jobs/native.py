@@ -158,7 +158,9 @@ class PieceReading(NamedTuple):
 
 def location_options(place: BrokerPlace) -> dict[str, str]:
     """The options of `format("smq")` that describe a place."""
-    connects = {} if place.config is None else {"clientConfig": place.config}
+    connects = {"transport": place.transport}
+    if place.config is not None:
+        connects["clientConfig"] = place.config
     if place.data_dir is None:
         return {"kafka.bootstrap.servers": str(place.bootstrap), **connects}
     assert place.filer is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
+from smq.client.locate import AUTO, KAFKA
 from smq.client.names import TopicPartition
 from smq.client.secure.security import Security, security_of
 
@@ -73,7 +74,8 @@ class BrokerLocation:
     """A broker's location in the options: `bootstrap` or a data directory, or both.
 
     `filer_…` are its settings `filer.root`, `filer.s3.endpoint`, `.region`, `.credentials`.
-    `config` is a file of properties that each node has, which says how to connect.
+    `config` is a file of properties that each node has, which says how to connect. With
+    `transport` KAFKA nothing is read but by Kafka's protocol; with AUTO also what is on this host.
     """
 
     bootstrap: str | None
@@ -83,6 +85,7 @@ class BrokerLocation:
     filer_region: str | None = None
     filer_credentials: str | None = None
     config: str | None = None
+    transport: str = AUTO
 
     @property
     def security(self) -> Security:
@@ -197,6 +200,7 @@ def location(options: Mapping[str, str]) -> BrokerLocation:
         given.get("filerRegion"),
         given.get("filerCredentials"),
         given.get("clientConfig"),
+        given.choice("transport", AUTO, KAFKA),
     )
     if not found.bootstrap and not found.data_dir:
         raise WrongOption(
@@ -250,12 +254,18 @@ def stream_options(options: Mapping[str, str]) -> tuple[ReadOptions, BatchAdmiss
 def _read_options(given: _Given, default_start: int) -> ReadOptions:
     given.refuse_kafkas()
     late = given.choice("startingOffsetsByTimestampStrategy", "error", "latest")
+    place = location(given._options)  # noqa: SLF001  (of this file)
+    reads_live = given.choice("tail", "live", "sealed") == "live"
+    if place.transport == KAFKA and not reads_live:
+        raise WrongOption(
+            "tail is 'sealed', which reads files; with transport=kafka it must be live"
+        )
     return ReadOptions(
-        location=location(given._options),  # noqa: SLF001  (of this file)
+        location=place,
         selection=_selection(given),
         starting=_bound(given, "starting", default_start),
         late_start="latest" if late == "latest" else "error",
-        reads_live=given.choice("tail", "live", "sealed") == "live",
+        reads_live=reads_live,
         fails_on_loss=given.flag("failOnDataLoss", default=True),
         partitions_min=given.number("minPartitions"),
         records_per_partition_max=given.number("maxRecordsPerPartition"),

@@ -23,7 +23,7 @@ from smq.client.client import Client, connect
 from smq.client.clock import SYSTEM_CLOCK
 from smq.client.errors import ProducerFenced
 from smq.client.kafka.group_admin import Committed, committed
-from smq.client.locate import cluster_at
+from smq.client.locate import AUTO, cluster_at
 from smq.client.names import GroupOffsets, TopicPartition
 from smq.client.producing.producer import Producer
 from smq.client.secure.security import security_of
@@ -97,26 +97,29 @@ def place_of(options: Mapping[str, str]) -> SinkPlace:
 class Publisher:
     """Publishes a query's batches. `topic` applies to all rows; None: each row names its own.
 
-    `pace` bounds the records a second; `config` is a file that says how to connect.
+    `pace` bounds the records a second; `config` is a file that says how to connect, `transport`
+    as in `connect`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (each is an option)
         self,
         address: str,
         place: SinkPlace,
         topic: str | None,
         pace: int | None = None,
         config: str | None = None,
+        transport: str = AUTO,
     ) -> None:
         self._address, self._place, self._topic, self._pace = address, place, topic, pace
-        self._config = config
+        self._config, self._transport = config, transport
 
     def publish(self, batch: int, files: Sequence[str]) -> None:
         """Publish a batch, unless it was already. Raises Unreadable, BrokerError."""
         name, mark = self._place.name(), self._place.mark(batch)
         topics = self._topics(files)
         if topics:
-            with connect(self._address, config=self._config) as client:
+            opened = connect(self._address, config=self._config, transport=self._transport)
+            with opened as client:
                 _check_there(client, topics)
                 try:
                     self._publish(client, name, Committed(batch + 1, mark), topics, files)

@@ -1,7 +1,7 @@
 """Reads the rows of a task, as Arrow batches with the columns of Spark's Kafka source.
 
 Sealed segments are read in place through their store: local files, or bucket objects by each
-executor. Unsealed records come from the broker.
+executor. Unsealed records come from the broker, and all of them where files are not read.
 """
 
 import logging
@@ -22,14 +22,16 @@ from smq.client.errors import (
     UnreadableBatch,
 )
 from smq.client.names import TopicPartition
+from smq.filer.location import Location as Filer
 from smq.filer.store import Store
-from smq.sealer.cold import open_segment
+from smq.model.errors import BrokerError, ErrorCode, StoreError
+from smq.sealer.cold import Damaged, open_segment
 from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.typed import Typing, typed_columns
 from smq.tables.live import BATCH_BYTES, ISOLATION_LEVEL, POLL_S, owned
 from smq.tables.plan import SegmentPart, Unreadable
 from smq.tables.raw_rows import UndecodableRange, raw_rows
-from spark_jobs.source.topics import BrokerPlace, Piece
+from spark_jobs.source.topics import BrokerPlace, Piece, may_read
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class PieceReader:
         self._inflated_bytes_max = inflated_bytes_max
 
     def read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        """The rows of pieces. Raises Unreadable, StoreError, BrokerError."""
+        """The rows of pieces. Raises Unreadable, Damaged, BrokerError."""
         with ExitStack() as stack:
             store: Store | None = None
             client: Client | None = None
@@ -81,15 +83,17 @@ class PieceReader:
                     if client is None:
                         place = self._place
                         assert place.bootstrap is not None
-                        opened = connect(place.bootstrap, config=place.config)
+                        opened = connect(
+                            place.bootstrap, config=place.config, transport=place.transport
+                        )
                         client = stack.enter_context(opened)
                     tables = self._from_broker(client, piece)
                 else:
-                    if store is None:
-                        assert self._place.filer is not None
-                        store = self._place.filer.open()
+                    filer = self._place.filer
+                    assert filer is not None
+                    store = store or filer.open()
                     part = piece.part._replace(start=piece.start, end=piece.end)
-                    tables = self._sealed(store, piece, part)
+                    tables = _or_advise(self._sealed(store, piece, part), filer)
                 for table in tables:
                     yield from table.combine_chunks().to_batches(BATCH_ROWS)
 
@@ -134,14 +138,13 @@ class PieceReader:
 
     def _from_broker(self, client: Client, piece: Piece) -> Iterator[pa.Table]:
         with client.consumer(
-            start="earliest",
+            start=piece.start,  # Where there is none any more, that is told.
             batch_bytes_max=BATCH_BYTES,
             inflated_bytes_max=self._inflated_bytes_max,
             isolation_level=ISOLATION_LEVEL,
             topic_ids={piece.topic: piece.topic_id},
         ) as consumer:
             consumer.assign([(piece.topic, piece.partition)])
-            consumer.seek(piece.topic, piece.partition, piece.start)
             for rows, kinds in self._polled(consumer, piece):
                 found = rows.rename_columns(
                     [SEALED_COLUMN.get(each, each) for each in rows.column_names]
@@ -157,29 +160,48 @@ class PieceReader:
         clock = consumer.clock
         deadline = clock.monotonic_s() + self._silence_s
         ends = {TopicPartition(piece.topic, piece.partition): piece.end}
-        while consumer.position(piece.topic, piece.partition) < piece.end:
+        while (before := consumer.position(piece.topic, piece.partition)) < piece.end:
             try:
                 with consumer.poll_up_to(ends, POLL_S) as batch:
                     rows = owned(batch.to_arrow())
                     kinds = pa.array(batch.are_append_times().astype(np.int32))
-            except UnreadableBatch as error:
-                self._pass_over(
-                    f"{piece.topic}-{piece.partition}: the records at offsets {error.start} to "
-                    f"{error.end} {self._fault(is_too_large=isinstance(error, BatchTooLarge))}"
-                )
-                consumer.seek(piece.topic, piece.partition, error.end)
+            except BrokerError as error:
+                if not self._goes_on(consumer, piece, error):
+                    return
                 continue
-            except TopicReplaced as error:
-                self._pass_over(f"{error.message}, and its records are gone")
-                return
-            if rows.num_rows:
+            if consumer.position(piece.topic, piece.partition) > before:
                 deadline = clock.monotonic_s() + self._silence_s
+            if rows.num_rows:
                 yield rows, kinds
             elif clock.monotonic_s() > deadline:
                 raise BrokerUnavailable(
                     f"offsets of {piece.topic}-{piece.partition} up to {piece.end} did not arrive "
                     f"for {self._silence_s:.0f} s (kafkaConsumer.pollTimeoutMs)"
                 )
+
+    def _goes_on(self, consumer: Consumer, piece: Piece, error: BrokerError) -> bool:
+        """Seek to the records behind those that cannot be read; False if there are none.
+
+        Raises Unreadable if that is not wanted, and the error if it is no such one.
+        """
+        place = f"{piece.topic}-{piece.partition}"
+        if isinstance(error, UnreadableBatch):
+            fault = self._fault(is_too_large=isinstance(error, BatchTooLarge))
+            self._pass_over(f"{place}: the records at offsets {error.start} to {error.end} {fault}")
+            behind = error.end
+        elif isinstance(error, TopicReplaced):
+            self._pass_over(f"{error.message}, and its records are gone")
+            return False
+        elif error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._pass_over(error.message or f"{place} has not all offsets up to {piece.end}")
+            before = consumer.position(piece.topic, piece.partition)
+            behind = consumer.find("earliest")[TopicPartition(piece.topic, piece.partition)]
+            if behind <= before:  # It is the end that is before it.
+                return False
+        else:
+            raise error
+        consumer.seek(piece.topic, piece.partition, behind)
+        return True
 
     def _widened(self, rows: pa.Table) -> Iterator[pa.Table]:
         """Rows that lack the typed columns with these, in parts."""
@@ -208,6 +230,22 @@ class PieceReader:
             return kinds
         column = rows[SEALED_COLUMN.get(name, name)]
         return _headers(column) if name == "headers" else column
+
+
+def _or_advise(tables: Iterator[pa.Table], filer: Filer) -> Iterator[pa.Table]:
+    """Say what helps where the driver may read files, and this node may not.
+
+    Raises Unreadable, Damaged.
+    """
+    try:
+        yield from tables
+    except StoreError as error:
+        if isinstance(error, Damaged) and may_read(filer):
+            raise
+        raise Unreadable(
+            f"{error}; if this node has not the broker's files, or may not read them, set the "
+            "option transport=kafka: all records come from the broker then"
+        ) from error
 
 
 def _headers(column: pa.ChunkedArray) -> pa.Array:

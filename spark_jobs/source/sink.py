@@ -55,8 +55,9 @@ class SmqWriter(DataSourceArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send a task's rows and wait for the acks."""
-        address, config = _address(self._location), self._location.config
-        with connect(address, config=config) as client, client.producer() as producer:
+        place = self._location
+        opened = connect(_address(place), config=place.config, transport=place.transport)
+        with opened as client, client.producer() as producer:
             for batch in iterator:
                 send(producer, batch, self._topic)
             producer.flush()
@@ -92,8 +93,9 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's)
         """Publish a batch exactly once."""
-        address, config = _address(self._location), self._location.config
-        publisher = Publisher(address, self._place, self._topic, self._pace, config)
+        place = self._location
+        connecting = _address(place), self._place, self._topic, self._pace
+        publisher = Publisher(*connecting, place.config, place.transport)
         publisher.publish(batchId, _names(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803

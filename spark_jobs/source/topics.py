@@ -1,7 +1,7 @@
 """Topics for Spark's driver, from the manifest on this host and from the broker.
 
-Segments are read in place if the broker's data directory is on this host. Otherwise all records
-come from the broker.
+Segments are read in place if the broker's data directory is on this host and this user may read
+it. Otherwise, and with `transport=kafka`, all records come from the broker.
 """
 
 import os
@@ -22,7 +22,7 @@ from smq.client.kafka.offsets import (
     READ_COMMITTED,
     find_offsets,
 )
-from smq.client.locate import cluster_at
+from smq.client.locate import AUTO, KAFKA, cluster_at
 from smq.client.names import TopicPartition, by_topic
 from smq.client.secure.security import security_of
 from smq.filer.location import Location as Filer
@@ -43,25 +43,36 @@ Offsets = dict[TopicPartition, int]
 class BrokerPlace(NamedTuple):
     """Where executors read: the broker's address, and its files if they are on this host.
 
-    `config` is a file of properties that says how to connect.
+    `config` is a file of properties that says how to connect, `transport` how the broker's records
+    travel.
     """
 
     bootstrap: str | None
     data_dir: Path | None
     filer: Filer | None
     config: str | None = None
+    transport: str = AUTO
 
 
 def find_place(location: BrokerLocation) -> BrokerPlace:
     """Locate a broker's records. Raises Unreadable, BrokerError."""
+    if location.transport == KAFKA:  # Nothing is asked, which might be denied.
+        address = location.bootstrap or location.data_dir
+        return BrokerPlace(address, None, None, location.config, KAFKA)
     if location.data_dir is not None:
         data_dir = Path(location.data_dir)
         if not os.access(data_dir / FILE_NAME, os.R_OK):
             raise Unreadable(
-                f"dataDir: {data_dir} is not the data directory of a broker of this user"
+                f"dataDir: {data_dir} is not the data directory of a broker of this user; give "
+                "kafka.bootstrap.servers instead, and all records come from the broker"
             )
         root = location.filer_root or str(data_dir / "filer")
         filer = _filer(location, {"filer.root": root})
+        if Path(filer.root).exists() and not may_read(filer):
+            raise Unreadable(
+                f"{filer.root} is a filer that this user may not read; with the option "
+                "transport=kafka all records come from the broker"
+            )
         address = location.bootstrap or location.data_dir
         return BrokerPlace(address, data_dir, filer, location.config)
     assert location.bootstrap is not None
@@ -72,7 +83,14 @@ def find_place(location: BrokerLocation) -> BrokerPlace:
     if not is_readable:  # It is another host's, or another user's.
         return BrokerPlace(location.bootstrap, None, None, location.config)
     filer = _filer(location, settings)
+    if not may_read(filer):  # Likewise: that of a container, say.
+        return BrokerPlace(location.bootstrap, None, None, location.config)
     return BrokerPlace(location.bootstrap, data_dir, filer, location.config)
+
+
+def may_read(filer: Filer) -> bool:
+    """Whether this user enters the filer; that of a bucket is tried by who reads it."""
+    return filer.is_s3 or os.access(filer.root, os.R_OK | os.X_OK)
 
 
 def _settings(cluster: Cluster) -> Mapping[str, str]:
@@ -124,7 +142,8 @@ class SparkTopics:
             self._cluster = cluster_at(place.bootstrap, security_of(place.config))
         elif self._manifest is None:
             raise Unreadable(
-                "tail=sealed reads the broker's files: run on its host, or give dataDir"
+                "tail=sealed reads the broker's files: run on its host as its user, or give "
+                "dataDir; without it all records come from the broker"
             )
 
     def close(self) -> None:
@@ -188,7 +207,10 @@ class SparkTopics:
         return {name: each.hex for name, each in found.items() if name in wanted and each.int}
 
     def schema(self, topic: str) -> str:
-        """A topic's `smq.schema`; "" if it has none. Raises Unreadable, BrokerError."""
+        """A topic's `smq.schema`; "" if it has none. Raises Unreadable, BrokerError.
+
+        The broker tells it to those with DESCRIBE_CONFIGS on the topic.
+        """
         if self._manifest is not None:
             found = self._sealed_topics().get(topic)
             if found is None:
@@ -196,7 +218,15 @@ class SparkTopics:
             return schema_of(found.configs)
         cluster = self._cluster
         assert cluster is not None
-        configs = cluster.retrying(lambda: topic_configs(cluster, topic))
+        try:
+            configs = cluster.retrying(lambda: topic_configs(cluster, topic))
+        except BrokerError as error:
+            if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            raise Unreadable(
+                f"typed: the broker tells the types of {topic} to users with DESCRIBE_CONFIGS on "
+                "it; without typed READ is enough"
+            ) from error
         return next((each.value or "" for each in configs if each.name == SCHEMA), "")
 
     def _sealed_topics(self) -> dict[str, Topic]:

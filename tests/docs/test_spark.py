@@ -31,11 +31,13 @@ def test_the_programs_of_the_spark_page_work(
     names: dict[str, Any] = {
         "data_dir": smq_broker.data_dir,
         "bootstrap": smq_broker.bootstrap,
+        "properties": str(tmp_path / "client.properties"),
         "checkpoint": str(tmp_path / "checkpoint"),
         "output": str(tmp_path / "output"),
     }
+    (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(programs) == 6
+    assert len(programs) == 7
     for program in programs:
         exec(program, names)
     said, _ = capfd.readouterr()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from smq.client.locate import AUTO, KAFKA
 from smq.client.names import TopicPartition
 from spark_jobs.source.options import (
     EARLIEST,
@@ -10,6 +11,7 @@ from spark_jobs.source.options import (
     WrongOption,
     batch_options,
     include_headers,
+    location,
     stream_options,
     typed_topic,
 )
@@ -60,6 +62,15 @@ def test_a_time_wins_over_times_and_these_over_offsets() -> None:
     assert batch_options(given)[0].starting == Bound(times={T0: 5})
     given["startingTimestamp"] = "7"
     assert batch_options(given)[0].starting == Bound(time=7)
+
+
+def test_a_transport_of_kafka_reads_no_file() -> None:
+    assert batch_options(BASE)[0].location.transport == AUTO
+    assert location({**BASE, "TRANSPORT": "Kafka"}).transport == KAFKA
+    with pytest.raises(WrongOption, match="transport is 'wire'; it must be auto or kafka"):
+        location({**BASE, "transport": "wire"})
+    with pytest.raises(WrongOption, match="with transport=kafka it must be live"):
+        stream_options({**BASE, "transport": "kafka", "tail": "sealed"})
 
 
 def test_partitions_and_patterns_are_selected() -> None:

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shm.kernels.twin import records as plain
+from smq.client.consuming.batch.batch import Batch
 from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
 from smq.client.errors import BrokerUnavailable
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.topic_changes import delete_records
+from smq.client.locate import KAFKA
 from smq.client.names import TopicPartition
 from smq.sealer.cold import Damaged
 from smq.tables.plan import Unreadable
@@ -19,7 +23,7 @@ from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
 from spark_jobs.source.options import BrokerLocation
 from spark_jobs.source.rows import PieceReader, _headers
-from spark_jobs.source.topics import BrokerPlace, SparkTopics, find_place
+from spark_jobs.source.topics import BrokerPlace, Piece, SparkTopics, find_place
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic
 
@@ -189,6 +193,71 @@ def test_a_topic_that_was_created_again_is_not_read(
     with caplog.at_level(logging.WARNING):
         assert list(reader.read(pieces)) == []
     assert "topic orders was deleted and created again" in caplog.text
+
+
+def place_of_wire(broker: SmqBroker) -> BrokerPlace:
+    return find_place(BrokerLocation(broker.bootstrap, None, None, transport=KAFKA))
+
+
+def test_records_that_retention_has_deleted_since_the_plan_fail_or_are_left_out(
+    smq_broker: SmqBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task went on at the first record that was left, and nobody was told."""
+    with smq_broker.connect() as client, client.producer() as producer:
+        client.create_topic("orders", 1)
+        for each in range(6):
+            producer.send("orders", b"%d" % each, partition=0)
+    place = place_of_wire(smq_broker)
+    with SparkTopics(place, reads_live=True) as topics:
+        pieces = topics.pieces({NAME: (1, 6)}, topics.ids([NAME]))
+    with Cluster(smq_broker.bootstrap) as cluster:
+        delete_records(cluster, NAME.topic, 4)
+    reader = PieceReader(place, SCHEMA, fails_on_loss=True, silence_ms=20_000)
+    with pytest.raises(Unreadable, match="orders-0 has no offset 1: its records are from 4 up"):
+        list(reader.read(pieces))
+    reader = PieceReader(place, SCHEMA, fails_on_loss=False, silence_ms=20_000)
+    with caplog.at_level(logging.WARNING):
+        found = [row["offset"] for each in reader.read(pieces) for row in each.to_pylist()]
+    assert found == [4, 5]
+    assert "orders-0 has no offset 1" in caplog.text
+    gone = [each._replace(start=7, end=9) for each in pieces]
+    assert list(reader.read(gone)) == [], "the end is before it"
+
+
+class Aborted:
+    """A consumer of records of aborted transactions: each poll takes a second and passes one."""
+
+    def __init__(self) -> None:
+        self.offset, self.now_s = 0, 0.0
+        self.clock = self
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def position(self, _topic: str, _partition: int) -> int:
+        return self.offset
+
+    def poll_up_to(self, _ends: object, _timeout_s: float) -> Batch:
+        self.offset, self.now_s = self.offset + 1, self.now_s + 1
+        return Batch([])
+
+
+def test_records_that_no_reader_gets_are_no_silence() -> None:
+    reader = PieceReader(BrokerPlace("", None, None), SCHEMA, fails_on_loss=True, silence_ms=2000)
+    consumer, piece = Aborted(), Piece("orders", None, 0, 0, 9)
+    assert list(reader._polled(consumer, piece)) == []  # type: ignore[arg-type]
+    assert consumer.offset == 9
+
+
+def test_a_node_without_the_files_gets_an_error_that_names_the_option(
+    tmp_path: Path, seal_topic: SealTopic
+) -> None:
+    """As on a node of Spark's that is not the driver's, which has planned."""
+    seal_topic([batch(0, 3)])
+    place = find_place(BrokerLocation(None, str(tmp_path), None))
+    (tmp_path / "filer").rename(tmp_path / "elsewhere")
+    with pytest.raises(Unreadable, match=r"if this node .* set the option transport=kafka"):
+        rows_of(place, 0, 3)
 
 
 def test_records_that_do_not_come_are_said(smq_broker: SmqBroker) -> None:

@@ -1,18 +1,25 @@
 """What there is of topics, sealed and live."""
 
+import pwd
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from smq.client.locate import AUTO, KAFKA
 from smq.client.names import TopicPartition
 from smq.filer.location import Location as Filer
+from smq.store.store import FILE_NAME
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
+from spark_jobs.source import topics
 from spark_jobs.source.options import BrokerLocation, TopicSelection
 from spark_jobs.source.topics import BrokerPlace, SparkTopics, find_place
+from tests.another_user import needs_root, result_as
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic
 
+NOBODY = pwd.getpwnam("nobody").pw_uid
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
@@ -89,8 +96,41 @@ def test_a_directory_without_a_broker_is_named(tmp_path: Path) -> None:
 
 
 def test_sealed_alone_needs_the_files() -> None:
-    with pytest.raises(Unreadable, match="run on its host, or give dataDir"):
+    with pytest.raises(Unreadable, match="run on its host as its user, or give dataDir"):
         SparkTopics(BrokerPlace("host:1", None, None), reads_live=False)
+
+
+def test_a_transport_of_kafka_finds_no_files(tmp_path: Path) -> None:
+    for location in (
+        BrokerLocation("host:1", None, None, config="c", transport=KAFKA),
+        BrokerLocation(None, str(tmp_path), None, config="c", transport=KAFKA),
+    ):
+        place = find_place(location)
+        address = location.bootstrap or location.data_dir
+        assert place == BrokerPlace(address, None, None, "c", KAFKA)
+
+
+@needs_root
+def test_a_filer_of_another_user_is_not_read(smq_broker: SmqBroker) -> None:
+    """As where a container has a volume of its own for segments."""
+    with tempfile.TemporaryDirectory(prefix="smq-") as name:
+        filer = Path(name) / "filer"
+        filer.mkdir(mode=0o700)
+        Path(name).chmod(0o755)
+        store = Path(name) / FILE_NAME
+        store.touch()
+        store.chmod(0o644)
+        by_directory = BrokerLocation(None, name, None)
+        said = result_as(NOBODY, lambda: find_place(by_directory))
+        assert said.startswith("Unreadable: ")
+        assert "may not read; with the option transport=kafka all records come from" in said
+        settings = {"data.dir": name, "filer.root": str(filer)}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(topics, "_settings", lambda _cluster: settings)
+            found = result_as(
+                NOBODY, lambda: find_place(BrokerLocation(smq_broker.bootstrap, None, None))
+            )
+        assert found == [smq_broker.bootstrap, None, None, None, AUTO]
 
 
 def test_a_filer_may_be_elsewhere(tmp_path: Path, seal_topic: SealTopic) -> None:
