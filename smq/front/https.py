@@ -6,18 +6,19 @@ listeners (smq.security.tls).
 
 HTTP begins when the handshake is complete. Until then a connection has ten seconds and 64 KiB,
 there are at most NEWCOMERS_MAX of them, of which the oldest of the largest network go first, and
-the handshakes of a turn share eight milliseconds. A client that does not read is not read from:
-what TLS itself answers is bounded too.
+the handshakes of a turn share eight milliseconds, in which networks take turns. A client that does
+not read is not read from: what TLS itself answers is bounded too.
 """
 
 import asyncio
 import ssl
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from smq.front.slots import REQUESTS_MAX
 from smq.security.addresses import network_of, written
+from smq.security.fair_queue import FairQueue
 from smq.security.tls import TlsEngine
 
 HANDSHAKE_S = 10.0
@@ -39,7 +40,7 @@ class Handshakes:
         self.received, self.plain = (memoryview(bytearray(READ_BYTES)) for _ in range(2))
         """Where a connection receives, and decrypts, what it hands on at once."""
         self._newcomers: dict[TlsConnection, str] = {}  # With their networks; the oldest first.
-        self._waiting: deque[TlsConnection] = deque()
+        self._waiting = FairQueue[TlsConnection]()
         self._is_due = False
 
     def begin(self, connection: "TlsConnection", network: str) -> None:
@@ -49,16 +50,17 @@ class Handshakes:
         if len(self._newcomers) > NEWCOMERS_MAX:
             [(most, _)] = Counter(self._newcomers.values()).most_common(1)
             oldest = next(each for each, its in self._newcomers.items() if its == most)
-            del self._newcomers[oldest]
+            self.end(oldest)
             oldest.abort()
 
     def end(self, connection: "TlsConnection") -> None:
         """It is no newcomer any more."""
         self._newcomers.pop(connection, None)
+        self._waiting.discard(connection)
 
     def want_step(self, connection: "TlsConnection") -> None:
         """Have a connection go on with its handshake, in this turn or a later one."""
-        self._waiting.append(connection)
+        self._waiting.add(connection, self._newcomers[connection])
         self._ask_for_turn()
 
     def _ask_for_turn(self) -> None:
@@ -70,7 +72,7 @@ class Handshakes:
         clock_s = asyncio.get_running_loop().time
         self._is_due, end_s = False, clock_s() + HANDSHAKES_S
         while self._waiting and clock_s() < end_s:
-            self._waiting.popleft().shake_hands()
+            self._waiting.pop().shake_hands()
         self._ask_for_turn()
 
 

@@ -48,7 +48,9 @@ class FakePeers:
 
 
 class ServerBench:
-    """A server, its loop and its clients."""
+    """A server, its loop and its clients, which come from `source`."""
+
+    source = "127.0.0.1"
 
     def __init__(self, directory: Path, *topics: Topic, **config: int) -> None:
         self.loop = TidyLoop()
@@ -94,6 +96,7 @@ class ServerBench:
 
     def client(self, receive_bytes: int | None = None) -> "Client":
         sock = socket.socket()
+        sock.bind((self.source, 0))
         if receive_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # What is sent is there.

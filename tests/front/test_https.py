@@ -200,6 +200,35 @@ def test_newcomers_that_come_at_once_are_bounded_and_the_largest_network_makes_r
     assert [each.is_ended for each in many] == [True] * 43 + [False] * 7
 
 
+class Stepping(Silent):
+    """A newcomer whose handshake has a step to take, for which it is noted."""
+
+    def __init__(self, name: str, steps: list[str]) -> None:
+        super().__init__()
+        self._name, self._steps = name, steps
+
+    def shake_hands(self) -> None:
+        self._steps.append(self._name)
+
+
+def test_networks_take_turns_at_the_steps_of_handshakes(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HANDSHAKES_S", 0.0001)
+    handshakes, steps = Handshakes(lambda: context_of(files)), list[str]()
+
+    async def work() -> None:
+        made = [Stepping(name, steps) for name in ("a1", "a2", "a3", "a4", "b1", "b2")]
+        for each in made:
+            handshakes.begin(each, each._name[0])  # type: ignore[arg-type]
+            handshakes.want_step(each)  # type: ignore[arg-type]
+        handshakes.end(made[1])  # type: ignore[arg-type]
+        await until(lambda: len(steps) == 5)
+
+    run(work())
+    assert steps == ["a1", "b1", "a3", "b2", "a4"]
+
+
 def shake_hands(client: Client, sock: socket.socket) -> None:
     while client.tls.cipher() is None or client.outgoing.pending:
         with suppress(ssl.SSLWantReadError):

@@ -1,5 +1,8 @@
 """Accepts connections on a listening socket, in every process of SMQ.
 
+A turn takes several: those who come quickly from one address would else keep others waiting in the
+backlog, which is one queue.
+
 Without free descriptors a listening socket stays readable, and the loop would spin: the acceptor
 pauses for a while, and clients wait in the backlog.
 """
@@ -9,9 +12,12 @@ import socket
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from smq.app.process.clock import monotonic_ns
 from smq.app.process.loop import Loop
 
 ACCEPT_AGAIN_MS = 100  # The pause after running out of descriptors.
+# Of a turn; the first is always taken. Beside the newcomers' steps it stays within 10 ms.
+ACCEPTS_MAX, ACCEPT_NS = 64, 2_000_000
 
 Accepted: TypeAlias = Callable[[socket.socket, Any], None]
 Welcome: TypeAlias = Callable[[socket.socket], bool]
@@ -46,16 +52,26 @@ class Acceptor:
             self._loop.register(self._listener.fileno(), select.EPOLLIN, self._ready)
 
     def _ready(self, _events: int) -> None:
+        end_ns = monotonic_ns() + ACCEPT_NS
+        for _ in range(ACCEPTS_MAX):
+            if self._is_stopped or not self._accept() or monotonic_ns() >= end_ns:
+                return
+
+    def _accept(self) -> bool:
+        """Take one who has come; False: none more for now."""
         try:
             sock, address = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
+        except BlockingIOError:
+            return False
+        except ConnectionError:  # Of a client that has gone meanwhile.
+            return True
         except OSError:
             self._loop.unregister(self._listener.fileno())
             self._loop.call_later(ACCEPT_AGAIN_MS, self._listen)
-            return
+            return False
         if not self._is_welcome(sock):
             sock.close()
-            return
+            return True
         sock.setblocking(False)  # noqa: FBT003
         self._accepted(sock, address)
+        return True

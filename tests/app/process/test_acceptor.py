@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from smq.app.process import acceptor as module
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.loop import Loop
 
@@ -17,9 +18,10 @@ class Bench:
 
     def __init__(self, path: Path) -> None:
         self.loop = Loop()
-        self.listener, self.client = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.clients: list[socket.socket] = []
         self.listener.bind(str(path))
-        self.listener.listen()
+        self.listener.listen(20)
         self.accepted: list[socket.socket] = []
         self.acceptor = Acceptor(self.loop, self.listener, self._accepted)
 
@@ -27,12 +29,13 @@ class Bench:
         self.accepted.append(sock)
 
     def connect(self) -> None:
-        self.client.connect(self.listener.getsockname())
+        self.clients.append(socket.socket(socket.AF_UNIX))
+        self.clients[-1].connect(self.listener.getsockname())
 
     def close(self) -> None:
         self.loop.unregister(self.listener.fileno())
         self.loop._epoll.close()
-        for sock in (self.listener, self.client, *self.accepted):
+        for sock in (self.listener, *self.clients, *self.accepted):
             sock.close()
 
 
@@ -58,6 +61,43 @@ def test_an_accepted_socket_does_not_block(bench: Bench) -> None:
     assert bench.loop.run_once(5) == 1
     with pytest.raises(BlockingIOError):
         bench.accepted[0].recv(1)
+
+
+def test_a_turn_accepts_those_who_have_come_up_to_a_bound(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ACCEPTS_MAX", 4)
+    monkeypatch.setattr(module, "ACCEPT_NS", 60_000_000_000)
+    for _ in range(10):
+        bench.connect()
+    counts = list[int]()
+    while len(bench.accepted) < 10:
+        assert bench.loop.run_once(5) == 1
+        counts.append(len(bench.accepted))
+    assert counts == [4, 8, 10]
+
+
+def test_a_turn_accepts_one_when_its_time_is_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ACCEPT_NS", 0)
+    for i in range(3):
+        bench.connect()
+        bench.connect()
+        assert bench.loop.run_once(5) == 1
+        assert len(bench.accepted) == i + 1
+
+
+def test_an_end_while_clients_are_accepted_is_an_end(bench: Bench) -> None:
+    def accepted(sock: socket.socket, _address: str) -> None:
+        bench.accepted.append(sock)
+        bench.acceptor.stop()
+
+    bench.acceptor._accepted = accepted
+    bench.connect()
+    bench.connect()
+    assert bench.loop.run_once(5) == 1
+    assert len(bench.accepted) == 1
 
 
 def test_without_descriptors_those_who_connect_wait_until_there_are_some(bench: Bench) -> None:

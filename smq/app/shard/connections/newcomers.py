@@ -1,8 +1,8 @@
 """Connections that have not logged in yet, of one shard.
 
 Each costs memory (half a handshake 36 KiB) before anybody is known, so their number, their time and
-their bytes are bounded. Beyond the number the oldest goes, first of those from an address that has
-more than its share: a login takes milliseconds, and who is slow may be nobody.
+their bytes are bounded. Beyond the number the oldest goes, of those from the address that has most:
+a login takes milliseconds, and who is slow may be nobody.
 """
 
 from collections.abc import Iterator
@@ -55,13 +55,18 @@ class Newcomers:
     def __iter__(self) -> Iterator[Closable]:
         return iter(self._all)
 
+    def host_of(self, connection: Closable) -> str:
+        """Where one of them comes from."""
+        return self._all[connection].host
+
     def add(self, connection: Closable, host: str) -> None:
         """A connection has come. May close others."""
         of_host = self._by_host.get(host, {})
         if len(of_host) >= OF_ADDRESS_MAX:
             next(iter(of_host)).close()
         elif len(self._all) >= NEWCOMERS_MAX:
-            next(iter(self._all)).close()
+            most = max(self._by_host, key=lambda each: len(self._by_host[each]))
+            next(iter(self._by_host[most])).close()
         deadline = self.loop.call_later(LOGIN_MS, connection.close)
         self._all[connection] = _Newcomer(host, deadline)
         self._by_host.setdefault(host, {})[connection] = None

@@ -1,15 +1,18 @@
 """When connections that have not logged in yet are looked at.
 
 Hundreds of them could hold the loop: each may send 64 KiB of small frames, and a step of a TLS
-handshake takes a millisecond. Together they have a share of each turn of the loop. Who comes when
-it is spent, or while others wait, waits behind them, and nothing is received from it meanwhile.
+handshake takes a millisecond, or ten with a long key. Together they have a share of each turn of
+the loop. Who comes when it is spent, or while others wait, waits behind those of its address, and
+nothing is received from it meanwhile. Addresses take turns: one with hundreds of connections keeps
+nobody else from logging in.
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from smq.app.process.loop import Loop
 from smq.app.shard.connections.tls_socket import SharedTurn
+from smq.security.fair_queue import FairQueue
 
 
 class Newcomer(Protocol):
@@ -33,18 +36,22 @@ NewcomerT = TypeVar("NewcomerT", bound=Newcomer)
 
 
 class NewcomersQueue:
-    """Those of one shard. `shared` is the time that they have of a turn.
+    """Those of one shard.
+
+    shared       the time that they have of a turn
+    address_of   what a connection comes from
 
     Invariant: a connection that waits is full, and a turn is due in which the first one goes on.
     """
 
-    def __init__(self, loop: Loop, shared: SharedTurn) -> None:
-        self._loop, self.shared = loop, shared
-        self._waiting: dict[Newcomer, None] = {}  # In order.
+    def __init__(self, loop: Loop, shared: SharedTurn, address_of: Callable[[Any], str]) -> None:
+        self._loop, self.shared, self._address_of = loop, shared, address_of
+        self._waiting = FairQueue[Newcomer]()
         self._is_due = self._is_serving = False
 
     def invariants(self) -> None:
         """Assert the class's invariant."""
+        self._waiting.invariants()
         assert all(each.is_full and not each.closed for each in self._waiting)
         assert self._is_due or not self._waiting
 
@@ -60,16 +67,16 @@ class NewcomersQueue:
             self.wait(connection)
 
     def wait(self, connection: Newcomer) -> None:
-        """Have a connection wait, behind those that do."""
-        assert connection not in self._waiting, "it takes nothing meanwhile"
-        self._waiting[connection] = None
+        """Have a connection wait, behind those of its address that do; it takes nothing
+        meanwhile."""
+        self._waiting.add(connection, self._address_of(connection))
         connection.working += 1
         connection.pause_if_full()
         self._call()
 
     def forget(self, connection: Newcomer) -> None:
         """It is closed."""
-        self._waiting.pop(connection, None)
+        self._waiting.discard(connection)
 
     def _call(self) -> None:
         if not self._is_due:
@@ -77,16 +84,15 @@ class NewcomersQueue:
             self._loop.call_later(0, self._go_on)
 
     def _go_on(self) -> None:
-        """Resume those that wait, each once, until the time is spent."""
+        """Resume as many as wait, until the time is spent."""
         self._is_due, self._is_serving = False, True
         try:
-            for each in [*self._waiting]:
-                if self.shared.is_spent:
+            for _ in range(len(self._waiting)):
+                if self.shared.is_spent or not self._waiting:
                     break
-                if each in self._waiting:  # Else one before it has had it closed.
-                    del self._waiting[each]
-                    each.working -= 1
-                    each.resume()
+                each = self._waiting.pop()
+                each.working -= 1
+                each.resume()
         finally:
             self._is_serving = False
         if self._waiting:

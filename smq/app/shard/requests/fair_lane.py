@@ -1,11 +1,12 @@
 """What a login needs of a thread: a password's hash, which takes milliseconds, or a user's name.
 
-One is worked at, and addresses take turns: who asks for many, or goes and comes again, waits behind
-his own. What waits belongs to an open connection, and these are bounded.
+One is worked at, and addresses take turns.
 """
 
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Protocol, TypeVar
+
+from smq.security.fair_queue import FairQueue
 
 Result = TypeVar("Result")
 
@@ -28,13 +29,13 @@ class FairLane:
 
     def __init__(self, submit: Submit) -> None:
         self._submit = submit
-        self._waiting: dict[str, dict[Hashable, _Awaited]] = {}  # By address, then by connection.
-        self._address_of: dict[Hashable, str] = {}
+        self._waiting = FairQueue[Hashable]()
+        self._awaited: dict[Hashable, _Awaited] = {}  # Of those that wait.
         self._is_busy = False
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._address_of)
+        return len(self._waiting)
 
     def add(
         self,
@@ -44,29 +45,19 @@ class FairLane:
         done: Callable[[Result | OSError], None],
     ) -> None:
         """Do the work when it is its turn; `done` gets its result in the loop."""
-        assert connection not in self._address_of, "it waits"
-        self._waiting.setdefault(address, {})[connection] = _Awaited(work, done)
-        self._address_of[connection] = address
+        self._waiting.add(connection, address)
+        self._awaited[connection] = _Awaited(work, done)
         self._go_on()
 
     def forget(self, connection: Hashable) -> None:
         """It is closed: what it waits for is not done."""
-        address = self._address_of.pop(connection, None)
-        if address is not None:
-            del self._waiting[address][connection]
-            if not self._waiting[address]:
-                del self._waiting[address]
+        self._waiting.discard(connection)
+        self._awaited.pop(connection, None)
 
     def _go_on(self) -> None:
         if self._is_busy or not self._waiting:
             return
-        address = next(iter(self._waiting))
-        of_address = self._waiting.pop(address)
-        connection = next(iter(of_address))
-        job = of_address.pop(connection)
-        del self._address_of[connection]
-        if of_address:
-            self._waiting[address] = of_address  # Behind all others.
+        job = self._awaited.pop(self._waiting.pop())
         self._is_busy = True
 
         def done(result: object) -> None:

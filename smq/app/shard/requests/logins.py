@@ -85,7 +85,8 @@ class Logins:
         self._release = release
         self.lane = FairLane(submit or ThreadLane(loop, "logins").submit)
         self.names = FairLane(submit or ThreadLane(loop, "users").submit)
-        self.newcomers, self._queue = Newcomers(loop), NewcomersQueue(loop, shared)
+        self.newcomers = Newcomers(loop)
+        self._queue = NewcomersQueue(loop, shared, self.newcomers.host_of)
         self._known: dict[Connection, Guest] = {}
         self.logged_in_count = self.failed_count = self.expired_count = 0
         self._told_count, self._told_ns = 0, 0

@@ -45,6 +45,17 @@ def test_the_oldest_of_all_goes_when_there_are_too_many(newcomers: Newcomers) ->
     newcomers.invariants()
 
 
+def test_the_oldest_of_the_address_with_most_goes_before_an_older_one(
+    newcomers: Newcomers,
+) -> None:
+    slow = FakeConnection(newcomers, "slow")
+    some = [FakeConnection(newcomers, "one") for _ in range(OF_ADDRESS_MAX - 1)]
+    most = [FakeConnection(newcomers, "two") for _ in range(OF_ADDRESS_MAX)]
+    FakeConnection(newcomers, "three")
+    assert [each.is_closed for each in (slow, *some, *most)] == [False] * 3 + [True, False, False]
+    assert {newcomers.host_of(each) for each in (slow, *some)} == {"slow", "one"}
+
+
 def test_a_login_makes_room_for_others(newcomers: Newcomers) -> None:
     first = FakeConnection(newcomers, "one")
     newcomers.forget(first)

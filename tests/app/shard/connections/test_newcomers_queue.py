@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from operator import attrgetter
 
 import pytest
 
@@ -9,10 +10,11 @@ from tests.app.fake_peers import TidyLoop
 
 
 class FakeConnection:
-    """Has some steps to do; each turn does one."""
+    """Has some steps to do; each turn does one. Its name begins with its address."""
 
     def __init__(self, bench: "Bench", name: str, steps: int = 1) -> None:
         self._bench, self._name, self._steps = bench, name, steps
+        self.address = name[0]
         self.closed = self.is_paused = False
         self.working = 0
         bench.opened.append(self)
@@ -49,7 +51,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = TidyLoop()
-        self.queue = NewcomersQueue(self.loop, SharedTurn())
+        self.queue = NewcomersQueue(self.loop, SharedTurn(), attrgetter("address"))
         self.loop.turn_starts.append(self.queue.shared.begin_turn)
         self.done: list[str] = []
         self.opened: list[FakeConnection] = []
@@ -108,6 +110,19 @@ def test_a_later_newcomer_waits_behind_those_that_wait(bench: Bench) -> None:
     while len(bench.queue):
         found += bench.turn()
     assert found == ["b", "c"]
+
+
+@pytest.mark.usefixtures("is_strict")
+def test_addresses_take_turns_from_one_turn_of_the_loop_to_the_next(bench: Bench) -> None:
+    """What comes from one address again and again takes the whole time of its turns."""
+    for i in range(20):
+        FakeConnection(bench, f"a{i}", 2).readable()
+    FakeConnection(bench, "b", 3).readable()
+    while len(bench.queue):
+        bench.loop.run_once(0.01)
+        bench.queue.invariants()
+    assert [bench.done.index("b"), bench.done.count("b"), len(bench.done)] == [2, 3, 43]
+    assert bench.done[:7] == ["a0", "a0", "b", "a1", "b", "a2", "b"]
 
 
 def test_a_newcomer_with_much_to_say_goes_on_behind_the_others(bench: Bench) -> None:

@@ -56,6 +56,24 @@ def test_a_login_ends_while_newcomers_say_more_than_a_turn_takes(
         assert 0 < len(each.frames()) < 4000
 
 
+def test_an_address_with_many_newcomers_that_wait_keeps_no_other_waiting(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_socket, "NEWCOMERS_NS", 1)
+    door.source = "127.0.0.2"
+    for _ in range(40):
+        door.client().send(UNKNOWN * 400)
+    door.turn()
+    door.source = "127.0.0.1"
+    client, turns = door.client(), 0
+    client.send(handshake())
+    while not client.frames():
+        door.turn(1)
+        client.pull()
+        turns += 1
+    assert turns < 10, "each turn serves one of them"
+
+
 def test_a_newcomer_that_ends_its_side_is_answered_what_it_has_asked(door: Door) -> None:
     client = door.client()
     client.send(UNKNOWN * 20 + handshake(correlation=2) + token(RIGHT, 3) + fetch("one"))
