@@ -4,7 +4,8 @@
                 ─ TokenFile      file:///…, as something else on this host writes it
                 ─ TokenEndpoint  https://…, by client id and secret (RFC 6749, 4.4)
 
-A token is kept for most of its life, and asked for anew by the connection that is opened then.
+A token is kept for most of its life, and asked for anew by the connection that is opened then. If
+none is to be had, the one from before is used while it lasts.
 Tokens and secrets appear in no text that these classes make.
 """
 
@@ -12,22 +13,26 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 from smq.client.clock import Clock
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable
+from smq.client.secure.exchange import Deadline, posted
+from smq.model.errors import PeerError
 from smq.security.listener_rules import is_loopback
 
 USED_SHARE = 0.8  # Of a token's life. A connection ends after more of it, so the next has another.
+GOOD_SHARE = 0.95  # If there is no other. Beyond, a connection would end as soon as it is open.
 LIFE_SECONDS_MAX = 1e9  # Beyond it, and where it is none, a token is used once.
 TOKEN_BYTES_MAX = 64 * 1024
 ANSWER_BYTES_MAX = 2 * TOKEN_BYTES_MAX
 ENDPOINT_SECONDS_MAX = 10.0  # As Kafka's clients wait.
+EARLY_SECONDS_MAX = 1.0  # While there is a good one; then …
+ASK_AGAIN_SECONDS = 10.0  # … connections are opened without another one for a while.
 _TOKEN = re.compile(r"[-\w.~+/]+=*", re.ASCII)  # b64token of RFC 6750.
 _ERROR = re.compile(r"[a-z_]{1,40}")  # Of RFC 6749: a word, which tells no secret.
 
@@ -37,9 +42,10 @@ OAuthCallback: TypeAlias = Callable[[str], tuple[Any, ...]]
 
 
 class KeptToken(NamedTuple):
-    """A token; `ends_s` in monotonic time."""
+    """A token. In monotonic time: when the next one is asked for, and when this one ends."""
 
     token: str
+    used_until_s: float
     ends_s: float
 
 
@@ -56,21 +62,33 @@ class TokenSource:
 
     def token(self, clock: Clock) -> str:
         """A token that lasts for a while. Raises AuthenticationFailed, and BrokerUnavailable if it
-        may be had later."""
+        may be had later; neither while there is one that is still good."""
         kept, now_s = self._kept, clock.monotonic_s()
+        if kept is not None and now_s < kept.used_until_s:
+            return kept.token
         if kept is None or now_s >= kept.ends_s:
-            token, lasts_s = self._fetch(clock)
-            if len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
-                raise AuthenticationFailed(f"{self._name()} gives no token")
-            used_s = USED_SHARE * lasts_s if 0 < lasts_s < LIFE_SECONDS_MAX else 0
-            kept = self._kept = KeptToken(token, now_s + used_s)
-        return kept.token
+            found = self._ask(clock, now_s, ENDPOINT_SECONDS_MAX)
+        else:
+            try:
+                found = self._ask(clock, now_s, EARLY_SECONDS_MAX)
+            except (AuthenticationFailed, BrokerUnavailable):
+                again_s = min(now_s + ASK_AGAIN_SECONDS, kept.ends_s)
+                found = kept._replace(used_until_s=again_s)
+        self._kept = found
+        return found.token
+
+    def _ask(self, clock: Clock, now_s: float, seconds_max: float) -> KeptToken:
+        token, lasts_s = self._fetch(clock, seconds_max)
+        if len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
+            raise AuthenticationFailed(f"{self._name()} gives no token")
+        life_s = lasts_s if 0 < lasts_s < LIFE_SECONDS_MAX else 0
+        return KeptToken(token, now_s + USED_SHARE * life_s, now_s + GOOD_SHARE * life_s)
 
     def _name(self) -> str:
         raise NotImplementedError
 
-    def _fetch(self, clock: Clock) -> tuple[str, float]:
-        """A token, and how many seconds it lasts."""
+    def _fetch(self, clock: Clock, seconds_max: float) -> tuple[str, float]:
+        """A token, which is waited for so long, and how many seconds it lasts."""
         raise NotImplementedError
 
 
@@ -84,7 +102,8 @@ class Callback(TokenSource):
     def _name(self) -> str:
         return "oauth_cb"
 
-    def _fetch(self, clock: Clock) -> tuple[str, float]:
+    def _fetch(self, clock: Clock, seconds_max: float) -> tuple[str, float]:
+        del seconds_max
         try:
             token, ends_s, *_ = self.callback(self.config)
             lasts_s = float(ends_s) - clock.wall_ms() / 1000
@@ -105,8 +124,8 @@ class TokenFile(TokenSource):
     def _name(self) -> str:
         return f"the file {self.path}"
 
-    def _fetch(self, clock: Clock) -> tuple[str, float]:
-        del clock
+    def _fetch(self, clock: Clock, seconds_max: float) -> tuple[str, float]:
+        del clock, seconds_max
         try:
             with Path(self.path).open("rb") as file:
                 data = file.read(TOKEN_BYTES_MAX + 1)
@@ -129,57 +148,31 @@ class TokenEndpoint(TokenSource):
     def _name(self) -> str:
         return f"the token endpoint at {urlsplit(self.url).hostname}"
 
-    def _fetch(self, clock: Clock) -> tuple[str, float]:
-        until_s = clock.monotonic_s() + ENDPOINT_SECONDS_MAX
-        try:
-            with (
-                closing(self._connection()) as connection,
-                closing(self._ask(connection)) as response,
-            ):
-                data = self._read(response, until_s, clock)
-        except (OSError, HTTPException) as error:
-            why = getattr(error, "strerror", None) or type(error).__name__
-            raise BrokerUnavailable(f"{self._name()} does not answer: {why}") from error
-        return self._taken(response.status, data)
-
-    def _connection(self) -> HTTPConnection:
-        parts = urlsplit(self.url)
-        assert parts.hostname is not None, "the URL has been checked"
-        if parts.scheme == "http":
-            return HTTPConnection(parts.hostname, parts.port, timeout=ENDPOINT_SECONDS_MAX)
-        import ssl  # noqa: PLC0415  (takes its time)
-
-        context = ssl.create_default_context(cafile=self.authorities or None)
-        return HTTPSConnection(
-            parts.hostname, parts.port, timeout=ENDPOINT_SECONDS_MAX, context=context
-        )
-
-    def _ask(self, connection: HTTPConnection) -> HTTPResponse:
+    def _fetch(self, clock: Clock, seconds_max: float) -> tuple[str, float]:
         fields = {"grant_type": "client_credentials"}
         if self.scope:
             fields["scope"] = self.scope
         known = b64encode(f"{self.client_id}:{self.secret}".encode()).decode()
-        parts = urlsplit(self.url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request(
-            "POST",
-            target,
-            urlencode(fields),
-            {
-                "Authorization": f"Basic {known}",
-                "Accept": "application/json",
-                "Content-Type": "application/x-www-form-urlencoded",
-            },
-        )
-        return connection.getresponse()
-
-    def _read(self, response: HTTPResponse, until_s: float, clock: Clock) -> bytes:
-        data = b""
-        while piece := response.read1(ANSWER_BYTES_MAX):
-            data += piece
-            if len(data) > ANSWER_BYTES_MAX or clock.monotonic_s() > until_s:
-                raise AuthenticationFailed(f"{self._name()} answers without end")
-        return data
+        headers = {
+            "Authorization": f"Basic {known}",
+            "Accept": "application/json",
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Connection": "close",
+        }
+        deadline = Deadline(clock, clock.monotonic_s() + seconds_max)
+        asked = self.url, urlencode(fields), headers, self.authorities
+        try:
+            status, data = posted(*asked, ANSWER_BYTES_MAX, deadline)
+        except PeerError as error:
+            raise AuthenticationFailed(f"{self._name()} answers without end") from error
+        except TimeoutError as error:
+            raise BrokerUnavailable(
+                f"{self._name()} gives no whole answer in {seconds_max:g} seconds"
+            ) from error
+        except (OSError, HTTPException) as error:
+            why = getattr(error, "strerror", None) or type(error).__name__
+            raise BrokerUnavailable(f"{self._name()} does not answer: {why}") from error
+        return self._taken(status, data)
 
     def _taken(self, status: int, data: bytes) -> tuple[str, float]:
         try:

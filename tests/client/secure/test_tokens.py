@@ -14,8 +14,11 @@ import pytest
 
 from smq.client.clock import SYSTEM_CLOCK
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable
+from smq.client.secure import tokens as module
 from smq.client.secure.tokens import (
     ANSWER_BYTES_MAX,
+    EARLY_SECONDS_MAX,
+    ENDPOINT_SECONDS_MAX,
     TOKEN_BYTES_MAX,
     Callback,
     TokenEndpoint,
@@ -219,6 +222,51 @@ def test_an_endpoint_that_is_away_may_be_asked_later(clock: SteppedClock) -> Non
             source.token(clock)
     with pytest.raises(BrokerUnavailable, match=r"the token endpoint at 127\.0\.0\.1 does not"):
         source.token(clock)
+
+
+def test_a_good_token_is_used_while_there_is_no_other(issuer: Issuer, clock: SteppedClock) -> None:
+    """The endpoint is asked again after a while, and its refusal told when the token has ended."""
+    source = TokenEndpoint(issuer.url, "a", "s3cret")
+    issuer.answer = 200, json.dumps({"access_token": "one", "expires_in": 1000}).encode()
+    assert source.token(clock) == "one"
+    for count, answer in enumerate(((503, b""), (401, b""), (200, b"")), 2):
+        issuer.answer = answer
+        clock.now_s += 800 if count == 2 else 1
+        for _ in range(2):
+            assert source.token(clock) == "one"
+            assert len(issuer.asked) == count
+            clock.now_s += 4.5
+    issuer.answer = 401, b""
+    clock.now_s += 116
+    assert source.token(clock) == "one"
+    clock.now_s += 6
+    assert "answers 401" in refusal(source, clock)
+    issuer.answer = 200, json.dumps({"access_token": "two", "expires_in": 1000}).encode()
+    assert source.token(clock) == "two"
+    clock.now_s += 799
+    assert source.token(clock) == "two"
+
+
+def test_a_slow_endpoint_is_not_waited_for_while_there_is_a_good_token(
+    issuer: Issuer, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = TokenEndpoint(issuer.url, "a", "s3cret")
+    issuer.answer = 200, json.dumps({"access_token": "one", "expires_in": 1000}).encode()
+    assert source.token(clock) == "one"
+    waited = []
+
+    def slow(*asked: Any) -> tuple[int, bytes]:
+        waited.append(asked[-1].left_s())
+        raise TimeoutError
+
+    monkeypatch.setattr(module, "posted", slow)
+    for wait_s in (800, 9):
+        clock.now_s += wait_s
+        assert source.token(clock) == "one"
+    clock.now_s += 200
+    with pytest.raises(BrokerUnavailable, match="gives no whole answer in 10 seconds"):
+        source.token(clock)
+    assert waited == [EARLY_SECONDS_MAX, ENDPOINT_SECONDS_MAX]
 
 
 def test_an_endpoints_certificate_is_verified(tmp_path: Path, clock: SteppedClock) -> None:
