@@ -21,10 +21,10 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from select import select
+from select import POLLIN, poll
 from time import monotonic_ns
 
 import numpy as np
@@ -51,6 +51,7 @@ PRODUCE, VERSION = 0, 9
 RECORD = struct.Struct("<qq")  # Victim and number; random padding follows.
 PADDING_BYTES_MAX = 20_000
 WRITES_MAX = 30  # Of a victim that kills itself; the others continue until they are killed.
+UNTIL_KILLED = 400  # … or have written so much: five of them fill half of the ring.
 STEPS = ("attached", "room", "half", "whole", "published", "rung", "asleep", "answered")
 LOOK_EVERY = 5  # Kills: the ring still holds their records.
 # At the end most records have left the ring and the page cache.
@@ -105,7 +106,7 @@ class Fate:
         self.victim = victim
         self.chance = random.Random(f"{seed} {victim}")  # noqa: S311  (no secret)
         self.moment_ms = self.chance.uniform(0, MOMENT_MS_MAX)
-        self.writes, self.step = sys.maxsize, ""
+        self.writes, self.step = UNTIL_KILLED, ""
         if self.chance.random() < 0.5:
             self.moment_ms = ANSWER_SECONDS_MAX * 1000
             self.writes = self.chance.randrange(1, WRITES_MAX)
@@ -122,7 +123,7 @@ def live(broker: SmqBroker, fate: Fate, acked: np.ndarray) -> None:
 
     door = open_door(broker, Mortal)
     door.die = die  # type: ignore[attr-defined]
-    while True:
+    while number < fate.writes:
         die("attached")
         value = RECORD.pack(fate.victim, number) + bytes(fate.chance.randrange(PADDING_BYTES_MAX))
         data = np.frombuffer(request(TOPIC, value), np.uint8)
@@ -138,7 +139,8 @@ def live(broker: SmqBroker, fate: Fate, acked: np.ndarray) -> None:
         acked[fate.victim] += len(door.answers())
         die("answered")
         number += 1
-        assert number < fate.writes, "a victim has survived"
+    assert not fate.step, "a victim has survived"
+    signal.pause()
 
 
 def open_door(broker: SmqBroker, kind: type[Door] = Door) -> Door:
@@ -191,8 +193,9 @@ def beside(act: Callable[[], object]) -> Iterator[None]:
 
 def end(pid: int, after_ms: float) -> None:
     """Kill a victim after this long, or wait for its own death."""
-    pidfd = os.pidfd_open(pid)
-    select([pidfd], [], [], after_ms / 1000)
+    pidfd, its_end = os.pidfd_open(pid), poll()
+    its_end.register(pidfd, POLLIN)
+    its_end.poll(after_ms)
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     os.close(pidfd)
@@ -230,10 +233,13 @@ class Check:
             raise Wrong("the ring has overtaken us")
         self._entry = snapshot.end
 
-    def close(self, acked: Sequence[int]) -> None:
+    def close(self) -> None:
+        """Leave the shard."""
+        self._door.close()
+
+    def finish(self, acked: Sequence[int]) -> None:
         """Check that all acknowledged records are there and visible."""
         self.read()
-        self._door.close()
         for victim, (has, promised) in enumerate(zip(self.found, acked, strict=True)):
             if has < promised:
                 raise Wrong(f"victim {victim}: {promised} were acknowledged, {has} are there")
@@ -275,17 +281,19 @@ def door_kill_run(directory: Path, seed: int, kills: int, say: Callable[[str], o
             for name in (TOPIC, WITNESS):
                 create_topic(cluster, name, 1)
         warm_client()  # For all forks.
-        pids, check = broker.pids(), Check(broker, kills)
-        with beside(lambda: witness(broker, longest_ns)):
-            for victim in range(kills):
-                fate = Fate(seed, victim)
-                end(fork(partial(live, broker, fate, acked)), fate.moment_ms)
-                if victim % LOOK_EVERY == LOOK_EVERY - 1:
-                    check.read()
-                    say(f"kill {victim + 1} of {kills}; the longest wait: {longest_ns[0] / 1e6} ms")
-        if broker.pids() != pids:
-            raise Wrong(f"a process of the broker has died:\n{broker.tail()}")
-        check.close(acked[:kills].tolist())
+        pids = broker.pids()
+        with closing(Check(broker, kills)) as check:
+            with beside(lambda: witness(broker, longest_ns)):
+                for victim in range(kills):
+                    fate = Fate(seed, victim)
+                    end(fork(partial(live, broker, fate, acked)), fate.moment_ms)
+                    if victim % LOOK_EVERY == LOOK_EVERY - 1:
+                        check.read()
+                        waited_ms = longest_ns[0] / 1e6
+                        say(f"kill {victim + 1} of {kills}; the longest wait: {waited_ms} ms")
+            if broker.pids() != pids:
+                raise Wrong(f"a process of the broker has died:\n{broker.tail()}")
+            check.finish(acked[:kills].tolist())
         say(f"{await_dropped(broker.data_dir)} segments were dropped from the page cache")
         again = read_again(broker, sum(check.found))
         if [again[victim] for victim in range(kills)] != check.found:

@@ -25,7 +25,7 @@ from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from tests.app.shard_client import request
-from tests.broker.hostile import RawClient, processes
+from tests.broker.hostile import RawClient
 from tests.client.secure.test_tokens import serving
 from tests.security.issuer import (
     AUDIENCE,
@@ -172,7 +172,7 @@ def test_ten_thousand_bad_logins_leave_the_broker_to_others(door: Door, topic: s
         signed(b"[" * 5000, payload),
         "x" * 50_000,
     ]
-    before = processes(door.broker)
+    before = door.broker.pids()
     handshake = request("SaslHandshake", 1, SaslHandshakeRequest(mechanism="OAUTHBEARER"))
     for begin in range(0, BAD_LOGINS, AT_ONCE):
         with ExitStack() as open_now:
@@ -184,7 +184,7 @@ def test_ten_thousand_bad_logins_leave_the_broker_to_others(door: Door, topic: s
             if begin % 1000 == 0:
                 assert lasts(door, good)
     assert lasts(door, good)
-    assert processes(door.broker) == before, "none has died"
+    assert door.broker.pids() == before, "none has died"
     producer = Producer(librdkafka(door, good))
     producer.produce(topic, b"after all", partition=0)
     assert producer.flush(SECONDS_MAX) == 0
