@@ -1,8 +1,11 @@
 """`make audit` fails on a known vulnerability, and on nothing that the network does."""
 
 import json
+import re
 import subprocess
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,3 +76,24 @@ def test_a_pip_audit_that_cannot_run_fails() -> None:
     code, said = run("", "No module named pip_audit", exit_code=1)
     assert code == 1
     assert "No module named pip_audit" in said
+
+
+def test_ruff_checks_for_security_everywhere_but_where_a_reason_is_given() -> None:
+    rules = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+
+    def of_security(names: Sequence[str]) -> set[str]:
+        return {each for each in names if re.fullmatch(r"S\d*|ALL", each)}
+
+    assert "S" in rules["select"]
+    assert of_security(rules["ignore"]) == {"S101"}
+    exceptions = {
+        files: found
+        for files, names in rules["per-file-ignores"].items()
+        if (found := of_security(names))
+    }
+    assert exceptions == {
+        "tests/**": {"S"},
+        "bench/**": {"S603", "S607", "S101"},
+        "smq/wire/generated/**": {"ALL"},
+        "smq/sql/*": {"S608"},
+    }

@@ -1,13 +1,13 @@
 """What the chart makes of its values, by helm; and its pod, started without Kubernetes."""
 
-import os
+import json
 import shutil
+import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -16,12 +16,15 @@ import smq
 from smq.app.process.status import read_status
 from smq.model.config import Config
 from smq.model.errors import BrokerError
-from smq.testing.processes import Child, ReservedPorts
-from tests.deploy.test_image import started
+from smq.security.listeners import listeners_of
+from tests.cli.test_prepare import READ
+from tests.deploy.started import SECONDS_MAX, Described, login_of, started
+from tests.deploy.test_image import started as started_by_image
 
 CHART = "deploy/helm/smq"
-LOGINS = ("tls.secret=pair", "users.secret=people")
-SECONDS_MAX = 120.0  # The first start on a machine compiles the kernels.
+LOGINS = ("tls.secret=pair", "users.secret=people", "rules.secret=rules")
+LISTENS = "0.0.0.0:9092"
+TOKEN = {"authorization": "Bearer s3cret"}
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm; make deploy-test"),
@@ -50,12 +53,9 @@ def pod(*values: str) -> dict[str, Any]:
 
 
 def environment(rendered: dict[str, Any]) -> dict[str, str]:
-    """The broker's variables; a secret's are its name and key."""
+    """The broker's variables, none of which is a secret."""
     [broker] = rendered["spec"]["containers"]
-    return {
-        each["name"]: each.get("value") or "/".join(each["valueFrom"]["secretKeyRef"].values())
-        for each in broker["env"]
-    }
+    return {each["name"]: each["value"] for each in broker["env"]}
 
 
 def mounts(rendered: dict[str, Any]) -> dict[str, str]:
@@ -72,23 +72,26 @@ def mounts(rendered: dict[str, Any]) -> dict[str, str]:
 
 
 def test_without_values_about_access_the_broker_refuses_to_start() -> None:
-    problems = started(environment=environment(pod()))
+    problems = started_by_image(environment=environment(pod()))
     assert isinstance(problems, list)
     assert "allow.plaintext=true" in problems[0]
 
 
 def test_the_flag_opens_the_broker() -> None:
-    config = started(environment=environment(pod("allowPlaintext=true")))
+    config = started_by_image(environment=environment(pod("allowPlaintext=true")))
     assert isinstance(config, Config)
     assert (config.host, config.advertise) == ("0.0.0.0", "queue.ours.svc")
 
 
 def test_secrets_give_tls_and_logins() -> None:
     rendered = pod(*LOGINS, "metricsToken.secret=token", "shards=2")
-    assert mounts(rendered) == {"/etc/smq-tls": "pair"}
+    assert mounts(rendered) == {"/etc/smq-tls": "pair", "/etc/smq-metrics": "token"}
     given = environment(rendered)
-    assert given["SMQ_METRICS_TOKEN"] == "token/token"
-    config = started(environment=given)
+    assert given["SMQ_METRICS_TOKENS_LOCATION"] == "/etc/smq-metrics/token"
+    [broker] = rendered["spec"]["containers"]
+    probes = (broker[f"{name}Probe"]["httpGet"]["scheme"] for name in ("startup", "liveness"))
+    assert [*probes, given["SMQ_HTTP_SECURITY_PROTOCOL"]] == ["HTTPS", "HTTPS", "SSL"]
+    config = started_by_image(environment=given)
     assert isinstance(config, Config)
     assert config.advertised_listeners == "CLIENTS://queue.ours.svc"
     assert (config.allow_plaintext, config.allow_anonymous) == (False, False)
@@ -99,9 +102,10 @@ def test_secrets_give_tls_and_logins() -> None:
 def test_clients_may_be_known_by_their_certificates() -> None:
     rendered = pod("tls.secret=pair", "tls.clientCertificates=true", "superUsers=User:CN=ops")
     assert "initContainers" not in rendered["spec"]
-    config = started(environment=environment(rendered))
+    config = started_by_image(environment=environment(rendered))
     assert isinstance(config, Config)
-    assert (config.ssl_client_auth, config.super_users) == ("required", "User:CN=ops")
+    [listener] = listeners_of(config)
+    assert (listener.client_auth(config), config.super_users) == ("required", "User:CN=ops")
     assert config.listener_security_protocol_map == "CLIENTS:SSL"
 
 
@@ -109,7 +113,10 @@ def test_a_secret_with_a_file_says_all_about_listeners() -> None:
     rendered = pod("config.secret=settings", "users.secret=people")
     assert mounts(rendered) == {"/etc/smq": "settings"}
     assert environment(rendered) == {"SMQ_SHARDS": "1"}
-    assert [each["name"] for each in rendered["spec"]["initContainers"]] == ["users"]
+    [prepare] = rendered["spec"]["initContainers"]
+    assert prepare["args"] == ["--users=/etc/smq-users"]
+    secured = environment(pod("config.secret=settings", "config.https=true"))
+    assert secured == {"SMQ_SHARDS": "1", "SMQ_HTTP_SECURITY_PROTOCOL": "SSL"}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +126,7 @@ def test_a_secret_with_a_file_says_all_about_listeners() -> None:
         ("tls.secret=pair", "allowPlaintext=true"),
         ("config.secret=settings", "allowPlaintext=true"),
         ("users.secret=people",),
+        ("rules.secret=rules",),
         ("users.secret=people", "allowPlaintext=true"),
         ("tls.clientCertificates=true",),
         ("users.password=secret",),
@@ -130,35 +138,15 @@ def test_values_that_contradict_each_other_are_refused(values: tuple[str, ...]) 
     assert "one of tls.secret" in done.stderr or "need" in done.stderr or "users" in done.stderr
 
 
-@contextmanager
-def _running(rendered: dict[str, Any], home: Path) -> Iterator[int]:
-    """Runs a pod's containers with its paths below `home`; yields the port."""
-    (home / "data").mkdir(exist_ok=True)
-    reserved = ReservedPorts(1)
-
-    def here(text: str) -> str:
-        for path in ("/etc/smq-tls", "/etc/smq-users", "/data"):
-            text = text.replace(path, str(home / path.split("/")[-1]))
-        return text.replace("0.0.0.0:9092", f"127.0.0.1:{reserved.first}")
-
-    programs = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    for each in rendered["spec"].get("initContainers", ()):
-        command = [here(word) for word in each["command"]]
-        subprocess.run(command, check=True, env=os.environ | programs, timeout=SECONDS_MAX)
-    given = {name: here(value) for name, value in environment(rendered).items()}
-    given |= programs | {"SMQ_DATA_DIR": str(home / "data"), "SMQ_RUNTIME_DIR": str(home / "r")}
-    broker = Child.start(["smq", "serve"], home / "output", given)
-
-    def is_ready() -> bool:
-        found = read_status(home / "data")
-        return found is not None and found[0].ready
-
-    try:
-        broker.wait_ready(is_ready, SECONDS_MAX)
-        yield reserved.first
-    finally:
-        broker.terminate()
-        reserved.close()
+def _described(rendered: dict[str, Any], home: Path) -> Described:
+    """A pod's containers, with its paths below `home`."""
+    paths = ("/etc/smq-tls", "/etc/smq-users", "/etc/smq-rules", "/etc/smq-metrics", "/data")
+    return Described(
+        [[*each["command"], *each["args"]] for each in rendered["spec"]["initContainers"]],
+        ["smq", "serve"],
+        environment(rendered) | {"SMQ_HTTP_HOST": "127.0.0.1", "SMQ_HTTP_PORT": "0"},
+        {path: str(home / path.rpartition("/")[2]) for path in paths},
+    )
 
 
 @pytest.mark.timeout(300)
@@ -172,27 +160,36 @@ def test_a_pod_with_secrets_serves_who_logs_in_and_only_them(tmp_path: Path) -> 
     (pair / "tls.crt").write_text("-----BEGIN CERT" + chain)
     users.mkdir()
     (users / "admin").write_text("first")
+    (users / "alice").write_text("second")
     (users / "other").write_text("second\n")
-    rendered = pod(*LOGINS, "advertise=localhost")
-    login = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.username": "admin",
-        "sasl.password": "first",
-        "ssl.ca.location": str(tmp_path / "made" / "ca.pem"),
-    }
-    with _running(rendered, tmp_path) as port:
+    (tmp_path / "smq-rules").mkdir()
+    (tmp_path / "smq-rules" / "rules.json").write_text(json.dumps([READ]))
+    (tmp_path / "smq-metrics").mkdir()
+    (tmp_path / "smq-metrics" / "token").write_text("s3cret")
+    described = _described(pod(*LOGINS, "advertise=localhost", "metricsToken.secret=t"), tmp_path)
+    admin, authority = "admin", tmp_path / "made" / "ca.pem"
+    with started(described, tmp_path, LISTENS) as port:
         address = f"localhost:{port}"
-        with smq.connect(address, config=login) as client:
+        with smq.connect(address, config=login_of(admin, "first", authority)) as client:
             client.create_topic("orders")
-        other = {"sasl.username": "other", "sasl.password": "second"}
-        with smq.connect(address, config=login | other) as client:
-            assert client.topics() == {}
+            client.create_topic("wages")
+        for user, may_see in (("other", []), ("alice", ["orders"])):
+            with smq.connect(address, config=login_of(user, "second", authority)) as client:
+                assert [*client.topics()] == may_see
         with pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"):
-            smq.connect(address, config=login | {"sasl.password": "wrong"}).topics()
+            smq.connect(address, config=login_of(admin, "wrong", authority)).topics()
+        found = read_status(tmp_path / "data")
+        assert found is not None
+        unverified = ssl._create_unverified_context()  # As kubelet probes.
+        with urlopen(f"https://{found[0].http}/health/ready", context=unverified) as answer:
+            assert answer.status == 200
+        metrics = Request(f"https://{found[0].http}/metrics", headers=TOKEN)
+        with urlopen(metrics, context=unverified) as answer:
+            assert answer.status == 200
     (users / "admin").write_text("changed")
+    changed = login_of(admin, "changed", authority)
     with (
-        _running(rendered, tmp_path) as port,
-        smq.connect(f"localhost:{port}", config=login | {"sasl.password": "changed"}) as client,
+        started(described, tmp_path, LISTENS) as port,
+        smq.connect(f"localhost:{port}", config=changed) as client,
     ):
-        assert [*client.topics()] == ["orders"]
+        assert {*client.topics()} == {"orders", "wages"}

@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from smq.cli.start import plain_options
 from smq.model.config import Config
 from smq.model.config_sources import parse
@@ -37,8 +35,7 @@ def started(
     options = plain_options([*given, *arguments])
     assert options is not None
     assert options.file == FILE
-    [variables] = re.findall(r"^ENV ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
-    image = dict(re.findall(r"(\w+)=(\S+)", variables))
+    image = image_environment()
     text = (DEPLOY / "image.toml").read_text() if file is None else file
     config = parse(
         MACHINE,
@@ -49,6 +46,11 @@ def started(
     if isinstance(config, list):
         return config
     return [each.sentence for each in problems_of_listeners(config)] or config
+
+
+def image_environment() -> dict[str, str]:
+    [variables] = re.findall(r"^ENV ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
+    return dict(re.findall(r"(\w+)=(\S+)", variables))
 
 
 def variables(settings: Mapping[str, str]) -> dict[str, str]:
@@ -64,13 +66,6 @@ def test_without_a_flag_or_logins_the_image_does_not_start() -> None:
     assert isinstance(problems, list)
     assert [each.split(":")[0] for each in problems] == ["http.host", "listeners"]
     assert all("allow.plaintext=true" in each for each in problems)
-
-
-def test_compose_says_the_flag_itself() -> None:
-    compose = yaml.safe_load((DEPLOY / "compose.yml").read_text())
-    command = compose["services"]["smq"]["command"]
-    assert command[command.index("--allow-plaintext") + 1] == "true"
-    assert isinstance(started(*command), Config)
 
 
 def test_listeners_in_the_environment_replace_those_of_the_image() -> None:
