@@ -7,11 +7,14 @@ broker.pem   the broker's key and certificate: ssl.keystore.location
 
 A broker that runs reads its file again, so broker.pem is replaced only where `--host` asks for it.
 Each file is replaced as a whole: a run that is killed leaves the former one or the new one. The
-authority's two are never replaced: who has lost one of them has to say what is to be done.
+authority's two are never replaced: who has lost one of them has to say what is to be done. One run
+at a time looks at a directory and writes there: two would make an authority each.
 """
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,11 +65,12 @@ def certs(
         status = directory.stat()
         if status.st_uid not in {ROOT, os.geteuid()} or status.st_mode & stat.S_IWOTH:
             raise refusal(f"others may write to {directory}, and read keys that are put there")
-        makes_broker = host is not None or not (directory / BROKER).exists()
-        hosts = (host or HOSTS_DEFAULT) if makes_broker else []
-        made = _made(directory, hosts, clients, days)
-        for file, data in made.items():
-            _write(directory / file, data)
+        with _alone(directory):
+            makes_broker = host is not None or not (directory / BROKER).exists()
+            hosts = (host or HOSTS_DEFAULT) if makes_broker else []
+            made = _made(directory, hosts, clients, days)
+            for file, data in made.items():
+                _write(directory / file, data)
     except OSError as reason:
         raise refusal(f"{directory} cannot be written: {reason}") from reason
     for file in made:
@@ -75,6 +79,26 @@ def certs(
         say(f"{directory.absolute() / BROKER} stays as it is; --host makes it anew")
     say(f"ssl.keystore.location = {directory.absolute() / BROKER}")
     say(f"ssl.truststore.location = {directory.absolute() / AUTHORITY}")
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """No other run works on the directory meanwhile. Exits if one does."""
+    import fcntl  # noqa: PLC0415  (this file is imported where there is none)
+
+    from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
+
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as reason:
+            raise refusal(
+                f"another `smq certs` writes to {directory}; wait until it has ended"
+            ) from reason
+        yield
+    finally:
+        os.close(fd)
 
 
 def _made(

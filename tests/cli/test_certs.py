@@ -1,10 +1,12 @@
 import ssl
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from smq.cli import key_pairs
 from smq.cli.verbs import app
 
 
@@ -150,6 +152,24 @@ def test_a_run_that_is_killed_leaves_whole_files_and_the_next_makes_the_others(
     assert after.keys() == before.keys()
     made = {name for name in before if after[name] != before[name]}
     assert made == {"broker.pem", "bob.pem"}
+
+
+def test_a_second_run_beside_the_first_is_refused_before_it_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each makes an authority, and certificates of one stay beside the other."""
+    make, said = key_pairs.make_pair, list[str]()
+
+    def while_another_runs(*given: Any) -> key_pairs.KeyPair:
+        said.append(run(str(tmp_path), "--client", "carol", exit_code=1))
+        return make(*given)
+
+    monkeypatch.setattr(key_pairs, "make_pair", while_another_runs)
+    run(str(tmp_path), "--client", "bob")
+    assert f"another `smq certs` writes to {tmp_path}; wait" in " ".join(said[0].split())
+    assert {*contents(tmp_path)} == {"ca.pem", "ca-key.pem", "broker.pem", "bob.pem"}
+    monkeypatch.setattr(key_pairs, "make_pair", make)
+    run(str(tmp_path), "--client", "carol")
 
 
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
