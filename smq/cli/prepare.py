@@ -1,7 +1,8 @@
 """`smq prepare`: users and rules from files, before each start of a broker.
 
     users   a directory with a file for each user, whose name is his and which has his password; or
-            what the paths of such files begin with, as systemd names what it loads: …/users_
+            what the paths of such files begin with, up to a _, as systemd names credentials that it
+            loads from a directory: …/users_
     rules   a file of JSON as `smq acl list --json` writes it; of what is left out, host is any,
             permission ALLOW, and pattern_type LITERAL
 
@@ -62,7 +63,7 @@ def prepare(
         typer.Option(
             "--users",
             help="A directory: each file has the password of the user whose name it has. Or what "
-            "the paths of such files begin with.",
+            "the paths of such files begin with, which ends with _.",
             metavar="DIRECTORY",
         ),
     ] = None,
@@ -99,7 +100,7 @@ def prepare(
 def _passwords(place: str) -> dict[str, str]:
     """The password of each user."""
     directory, begin = Path(place), ""
-    if not directory.is_dir():
+    if place.endswith("_") and not directory.is_dir():
         directory, begin = directory.parent, directory.name
     try:
         # Kubernetes keeps what the names lead to in hidden directories.

@@ -157,7 +157,9 @@ def test_files_are_needed(tmp_path: Path) -> None:
     assert "name --users, --rules or both" in prepare(*at, exit_code=1)
     assert "cannot be read" in prepare(*at, "--rules", tmp_path / "none", exit_code=1)
     assert "cannot be read" in prepare(*at, "--users", tmp_path / "none/users_", exit_code=1)
-    assert "names no file" in prepare(*at, "--users", tmp_path / "none", exit_code=1)
+    (tmp_path / "users.txt").write_text("of a mistyped name")
+    assert "cannot be read" in prepare(*at, "--users", tmp_path / "users", exit_code=1)
+    assert "names no file" in prepare(*at, "--users", tmp_path / "none_", exit_code=1)
 
 
 def test_a_directory_that_is_served_is_refused(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from tests.deploy.test_image import DOCKERFILE, image_environment
 
 DEPLOY = Path("deploy")
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]
+README = (DEPLOY / "README.md").read_text()
+FROM_STDIN = "--password-file /dev/stdin"
 RULES = [
     {"principal": "User:alice", "operation": "READ", "resource_type": "TOPIC", "name": "orders"}
 ]
@@ -64,7 +66,7 @@ def of_compose(home: Path) -> Described:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A directory that the page's commands have filled."""
-    [block] = re.findall(r"```sh\n(.*?)```", (DEPLOY / "README.md").read_text(), re.DOTALL)
+    [block] = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     lines = [each for each in block.splitlines() if not each.startswith("chown ")]
     assert lines[0] == "cd deploy"
     run(["bash", "-euc", "\n".join([f"cd {tmp_path}", *lines[1:]])], {})
@@ -123,6 +125,12 @@ def test_compose_serves_users_by_their_rules_and_prometheus_by_its_token(home: P
         assert http.status("/metrics", authorization=f"Bearer {token}") == 200
         assert http.status("/metrics") == 401
         assert http.status("/health") == 401
+        assert f"smq user add alice {FROM_STDIN} --data-dir /data < " in README
+        (users / "alice").write_text("second\n")
+        given = f"smq user add alice {FROM_STDIN} --data-dir {home}/data < {users}/alice"
+        run(["bash", "-c", given], {})
+        with smq.connect(address, config=alice | {"sasl.password": "second"}) as client:
+            assert [*client.topics()] == ["orders"]
         check_health(http.address.replace("localhost", "127.0.0.1"), dict(described.environment))
     again = [*described.before[0], "--json"]
     said = json.loads(run([described.here(word) for word in again], {}))
@@ -154,4 +162,4 @@ def targets() -> list[Any]:
 def test_prometheus_asks_for_the_name_that_the_brokers_certificate_has() -> None:
     assert targets() == [["smq:9080"]]
     assert COMPOSE["smq"]["hostname"] == "smq"
-    assert "smq certs authority --host smq " in (DEPLOY / "README.md").read_text()
+    assert "smq certs authority --host smq " in README

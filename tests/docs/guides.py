@@ -150,7 +150,7 @@ def in_a_namespace(*command: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         check=False,
-        timeout=2 * SECONDS_MAX,
+        timeout=3 * SECONDS_MAX,
     )
 
 
