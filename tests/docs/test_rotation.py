@@ -4,7 +4,7 @@ import pytest
 
 from tests.docs.guides import needs_a_namespace, walked
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_a_namespace]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1100), needs_a_namespace]
 
 
 def test_the_guide_of_rotation_replaces_all_secrets_of_a_running_broker() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.guides import needs_a_namespace, walked
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_a_namespace]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1100), needs_a_namespace]
 
 
 def test_the_guide_of_a_team_leads_from_keys_to_the_audit_log() -> None:
