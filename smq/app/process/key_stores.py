@@ -7,9 +7,11 @@ import os
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
 from smq.model.config import Config
 from smq.security.der import UnreadableDer
 from smq.security.listener_rules import keys_refused, only_java_reads
@@ -74,7 +76,7 @@ def parts_of(location: Path) -> list[Path]:
     return [location / each for each in PAIR] if location.is_dir() else [location]
 
 
-class UnusableKeys(ValueError):
+class UnusableKeys(UnusableFile):
     """Keys that no connection can be made with; a sentence."""
 
 
@@ -189,56 +191,40 @@ def _in_memory(data: bytes) -> Iterator[str]:
 
 
 class WatchedContext:
-    """The context of a listener; `look` reads changed files again.
-
-    end_ms   wall time when the first certificate of the key store ends; 0: unknown
-    """
+    """The context of a listener; `look` reads changed files again."""
 
     def __init__(
         self, settings: TlsSettings, say: Callable[[str], None], *, has_served: bool = False
     ) -> None:
         """Raises UnusableKeys, unless the broker `has_served`: then each handshake fails until the
         keys can be used."""
-        self._settings, self._say = settings, say
-        self._seen, self._otherwise = self._marks(), STAYS
-        try:
-            self.context, self.end_ms = self._read()
-        except UnusableKeys as reason:
-            if not has_served:
-                raise
-            self._otherwise = NOBODY
-            self.context, self.end_ms = server_context(settings.protocols, settings.client_auth), 0
-            say(f"{reason}; {NOBODY}")
-
-    def _read(self) -> tuple[ssl.SSLContext, int]:
-        pem = _read(self._settings)
-        context = _context(self._settings, pem)
-        try:
-            return context, first_end_ms(pem.chain)
-        except UnreadableDer:  # OpenSSL has read it: it takes more than we do.
-            return context, 0
+        self._watched = WatchedFiles(
+            settings.files,
+            partial(_context_and_end, settings),
+            Sentences(f"ssl ({settings.listener}): the keys have been read again", STAYS, NOBODY),
+            say,
+            (server_context(settings.protocols, settings.client_auth), 0) if has_served else None,
+        )
 
     def look(self) -> None:
         """Use files that have changed. Called about once a second."""
-        marks = self._marks()
-        if marks == self._seen:
-            return
-        self._seen = marks
-        try:
-            self.context, self.end_ms = self._read()
-        except UnusableKeys as reason:
-            self._say(f"{reason}; {self._otherwise}")
-        else:
-            self._otherwise = STAYS
-            self._say(f"ssl ({self._settings.listener}): the keys have been read again")
+        self._watched.look()
 
-    def _marks(self) -> list[tuple[int, int, int]]:
-        """What changes when a file is written or replaced."""
-        found = []
-        for path in self._settings.files():
-            try:
-                status = path.stat()
-                found.append((status.st_ino, status.st_size, status.st_ctime_ns))
-            except OSError:
-                found.append((0, 0, 0))
-        return found
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context of the moment."""
+        return self._watched.value[0]
+
+    @property
+    def end_ms(self) -> int:
+        """The wall time when the first certificate of the key store ends; 0: unknown."""
+        return self._watched.value[1]
+
+
+def _context_and_end(settings: TlsSettings) -> tuple[ssl.SSLContext, int]:
+    pem = _read(settings)
+    context = _context(settings, pem)
+    try:
+        return context, first_end_ms(pem.chain)
+    except UnreadableDer:  # OpenSSL has read it: it takes more than we do.
+        return context, 0

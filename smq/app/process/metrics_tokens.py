@@ -4,8 +4,10 @@ restarted process has none.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
 from smq.model.config import Config
 
 FILE_BYTES_MAX = 4096
@@ -14,56 +16,40 @@ NOBODY = "nobody reads /metrics until it can be used; all else is served"
 _SETTING = "metrics.tokens.location"
 
 
-class UnusableTokenFile(ValueError):
+class UnusableTokenFile(UnusableFile):
     """Nobody could read /metrics; a sentence."""
 
 
 class WatchedMetricsTokens:
-    """The tokens of the moment; `look` reads a changed file again.
-
-    tokens   one of them is asked for; None: /metrics needs none
-    """
+    """The tokens of the moment; `look` reads a changed file again."""
 
     def __init__(
         self, config: Config, say: Callable[[str], None], *, has_served: bool = False
     ) -> None:
         """Raises UnusableTokenFile, unless the broker `has_served`: then no token is good until the
         file can be used."""
-        self._path, self._say = config.metrics_tokens_location, say
-        self.tokens: tuple[str, ...] | None = None
-        if config.metrics_token:
-            self.tokens = (config.metrics_token,)
-        if not self._path:
-            return
-        self._seen, self._otherwise = self._marks(), STAYS
-        try:
-            self.tokens = _read(Path(self._path))
-        except UnusableTokenFile as reason:
-            if not has_served:
-                raise
-            self.tokens, self._otherwise = (), NOBODY
-            say(f"{reason}; {NOBODY}")
+        self._token, self._watched = config.metrics_token, None
+        if config.metrics_tokens_location:
+            path = Path(config.metrics_tokens_location)
+            self._watched = WatchedFiles[tuple[str, ...]](
+                lambda: [path],
+                partial(_read, path),
+                Sentences(f"{_SETTING}: the tokens have been read again", STAYS, NOBODY),
+                say,
+                () if has_served else None,
+            )
+
+    @property
+    def tokens(self) -> tuple[str, ...] | None:
+        """One of them is asked for; None: /metrics needs none."""
+        if self._watched is not None:
+            return self._watched.value
+        return (self._token,) if self._token else None
 
     def look(self) -> None:
         """Use a file that has changed. Called about once a second."""
-        if not self._path or self._marks() == self._seen:
-            return
-        self._seen = self._marks()
-        try:
-            self.tokens = _read(Path(self._path))
-        except UnusableTokenFile as reason:
-            self._say(f"{reason}; {self._otherwise}")
-        else:
-            self._otherwise = STAYS
-            self._say(f"{_SETTING}: the tokens have been read again")
-
-    def _marks(self) -> tuple[int, int, int]:
-        """What changes when the file is written or replaced."""
-        try:
-            status = Path(self._path).stat()
-        except OSError:
-            return 0, 0, 0
-        return status.st_ino, status.st_size, status.st_ctime_ns
+        if self._watched is not None:
+            self._watched.look()
 
 
 def why_no_metrics_tokens(config: Config) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from smq.app.process.clock import wall_ms
+from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
 from smq.model.config import Config
 from smq.model.security_settings import CLOCK_SKEW_SECONDS_MAX
 from smq.model.urls import path_of_file_url
@@ -21,7 +22,7 @@ NOBODY = "no token is taken there until it can be used; all else is served"
 _BEGIN = "sasl.oauthbearer."
 
 
-class UnusableTokens(ValueError):
+class UnusableTokens(UnusableFile):
     """Nobody could log in with a token; a sentence."""
 
 
@@ -46,32 +47,21 @@ class WatchedTokens:
     ) -> None:
         """Raises UnusableTokens, unless the broker `has_served`: then no token is good until the
         file can be used."""
-        self._say = say
         self._setting = f"{_BEGIN}jwks.endpoint.url ({listener.name})"
         self._path = Path(path_of_file_url(_value(config, listener, "jwks.endpoint.url")))
-        self._seen, self._otherwise = self._marks(), STAYS
-        self.tokens = Tokens(_rules(config, listener), NoKeys(), wall_ms)
-        try:
-            self.tokens.keys = self._read()
-        except UnusableTokens as reason:
-            if not has_served:
-                raise
-            self._otherwise = NOBODY
-            say(f"{reason}; {NOBODY}")
+        self._watched = WatchedFiles[Keys](
+            lambda: [self._path],
+            self._read,
+            Sentences(f"{self._setting}: the keys have been read again", STAYS, NOBODY),
+            say,
+            NoKeys() if has_served else None,
+        )
+        self.tokens = Tokens(_rules(config, listener), self._watched.value, wall_ms)
 
     def look(self) -> None:
         """Use a file that has changed. Called about once a second."""
-        marks = self._marks()
-        if marks == self._seen:
-            return
-        self._seen = marks
-        try:
-            self.tokens.keys = self._read()
-        except UnusableTokens as reason:
-            self._say(f"{reason}; {self._otherwise}")
-        else:
-            self._otherwise = STAYS
-            self._say(f"{self._setting}: the keys have been read again")
+        self._watched.look()
+        self.tokens.keys = self._watched.value
 
     def _read(self) -> Keys:
         try:
@@ -95,14 +85,6 @@ class WatchedTokens:
             raise UnusableTokens(
                 f"{self._setting}: {self._path} is no JWKS that can be used: {reason}"
             ) from reason
-
-    def _marks(self) -> tuple[int, int, int]:
-        """What changes when the file is written or replaced."""
-        try:
-            status = self._path.stat()
-        except OSError:
-            return 0, 0, 0
-        return status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def why_no_tokens(config: Config, listener: Listener) -> str:

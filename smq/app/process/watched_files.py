@@ -1,0 +1,77 @@
+"""What files hold that the operator may replace while a process runs: keys, certificates, tokens.
+
+They are read again when one of them changes. Files that cannot be used leave what was read before.
+Where a broker that has served starts a process again, they leave what lets nobody in, so that all
+else is served.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+ValueT = TypeVar("ValueT")
+
+
+class UnusableFile(ValueError):
+    """A file that nobody could get in with; a sentence."""
+
+
+class Sentences(NamedTuple):
+    """What the operator is told.
+
+    again    changed files have been read
+    stays    they cannot be used, and what was read before is still in use
+    nobody   they cannot be used, and nothing was read before
+    """
+
+    again: str
+    stays: str
+    nobody: str
+
+
+class WatchedFiles(Generic[ValueT]):
+    """`value` is what they held when they could be used last; `look` reads changed ones again."""
+
+    def __init__(
+        self,
+        files: Callable[[], Iterable[Path]],
+        read: Callable[[], ValueT],
+        sentences: Sentences,
+        say: Callable[[str], None],
+        nothing: ValueT | None = None,
+    ) -> None:
+        """Raises UnusableFile, as `read` does, unless there is a value for `nothing`."""
+        self._files, self._read, self._sentences, self._say = files, read, sentences, say
+        self._seen, self._otherwise = self._marks(), sentences.stays
+        try:
+            self.value = read()
+        except UnusableFile as reason:
+            if nothing is None:
+                raise
+            self.value, self._otherwise = nothing, sentences.nobody
+            say(f"{reason}; {sentences.nobody}")
+
+    def look(self) -> None:
+        """Use files that have changed. Called about once a second."""
+        marks = self._marks()
+        if marks == self._seen:
+            return
+        self._seen = marks
+        try:
+            self.value = self._read()
+        except UnusableFile as reason:
+            self._say(f"{reason}; {self._otherwise}")
+        else:
+            self._otherwise = self._sentences.stays
+            self._say(self._sentences.again)
+
+    def _marks(self) -> list[tuple[int, int, int]]:
+        """What changes when a file is written or replaced."""
+        found = []
+        for path in self._files():
+            try:
+                status = path.stat()
+                found.append((status.st_ino, status.st_size, status.st_ctime_ns))
+            except OSError:
+                found.append((0, 0, 0))
+        return found

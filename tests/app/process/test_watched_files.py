@@ -1,0 +1,81 @@
+"""Files that are read again when they change."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
+
+SENTENCES = Sentences("read again", "as before", "nobody gets in")
+
+
+class Watching:
+    """Two files of which the first holds a number, and what is said of them."""
+
+    def __init__(self, home: Path) -> None:
+        self.files, self.said = [home / "number", home / "other"], list[str]()
+
+    def read(self) -> int:
+        try:
+            return int(self.files[0].read_text())
+        except (OSError, ValueError) as reason:
+            raise UnusableFile("no number") from reason
+
+    def put(self, text: str) -> None:
+        """As who replaces a file does it."""
+        new = self.files[0].with_name("new")
+        new.write_text(text)
+        new.rename(self.files[0])
+
+    def watched(self, nothing: int | None = None) -> WatchedFiles[int]:
+        return WatchedFiles(lambda: self.files, self.read, SENTENCES, self.said.append, nothing)
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Watching:
+    return Watching(tmp_path)
+
+
+def test_a_changed_file_is_used_and_a_bad_one_leaves_what_was_read(watching: Watching) -> None:
+    watching.put("1")
+    watched = watching.watched()
+    values = []
+    for text in ("1", "x", "y", "2"):
+        watching.put(text)
+        for _ in range(2):
+            watched.look()
+        values.append(watched.value)
+    assert values == [1, 1, 1, 2]
+    bad = "no number; as before"
+    assert watching.said == ["read again", bad, bad, "read again"]
+
+
+def test_each_of_the_files_is_looked_at(watching: Watching) -> None:
+    watching.put("1")
+    watched = watching.watched()
+    for change in (lambda: watching.files[1].write_text("x"), watching.files[1].unlink):
+        change()
+        watched.look()
+    watched.look()
+    assert watching.said == ["read again"] * 2
+
+
+def test_a_bad_file_is_refused_at_the_start(watching: Watching) -> None:
+    with pytest.raises(UnusableFile, match="no number"):
+        watching.watched()
+    assert not watching.said
+
+
+def test_a_bad_file_leaves_nothing_where_nothing_was_read(watching: Watching) -> None:
+    watching.put("x")
+    watched = watching.watched(nothing=0)
+    watching.put("y")
+    watched.look()
+    assert watched.value == 0
+    assert watching.said == ["no number; nobody gets in"] * 2
+    watching.put("5")
+    watched.look()
+    watching.put("z")
+    watched.look()
+    assert watched.value == 5
+    assert watching.said[2:] == ["read again", "no number; as before"]
