@@ -1,7 +1,8 @@
 """Uploads to and downloads from the filer of a broker on another host, over HTTP or HTTPS.
 
-With HTTPS the broker's certificate is verified as on its other listeners, and then it is told the
-client's name and password, where it has them; without TLS nothing is told.
+With HTTPS the broker's certificate is verified as on its other listeners, and then it is told who
+asks, with each request: by the client's name and password, or by a token, which comes from where
+those of the other listeners do. Without TLS nothing is told.
 
 Each call opens a connection: calls are few and large. An upload that breaks off leaves nothing
 behind. A read that fails is repeated for a while: payloads never change.
@@ -17,6 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
+from smq.client.errors import AuthenticationFailed, BrokerUnavailable
 from smq.client.secure.security import Security, TlsFiles
 from smq.client.secure.tls_context import context_of
 from smq.filer.store import CREATE, OVERWRITE, Data, Mode, Sink
@@ -46,7 +48,6 @@ class RemoteFiler:
     ) -> None:
         self._host, self._port = host, port
         self._clock, self._security = clock, security
-        self._login = {} if security is None else _login_of(security)
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
@@ -65,10 +66,11 @@ class RemoteFiler:
         with self._connection() as connection:
             body = _ChunkedBody(key, connection, failures)
             with failures():
+                login = self._login()
                 connection.putrequest("PUT", _path(key))
                 connection.putheader(condition, "*")
                 connection.putheader("Transfer-Encoding", "chunked")
-                for name, value in self._login.items():
+                for name, value in login.items():
                     connection.putheader(name, value)
                 connection.endheaders()
             yield body  # Errors of the caller that writes are not the filer's.
@@ -93,12 +95,12 @@ class RemoteFiler:
         return None
 
     def _get(self, key: str, start: int, length: int | None) -> bytes:
-        method, headers = "HEAD", dict(self._login)  # Without bytes: whether the object exists.
+        method, wanted = "HEAD", dict[str, str]()  # Without bytes: whether the object exists.
         if length != 0:
             last = "" if length is None else start + length - 1
-            method, headers["Range"] = "GET", f"bytes={start}-{last}"
+            method, wanted = "GET", {"Range": f"bytes={start}-{last}"}
         with self._failures(key), self._connection() as connection:
-            connection.request(method, _path(key), headers=headers)
+            connection.request(method, _path(key), headers={**wanted, **self._login()})
             response = connection.getresponse()
             if response.status == 416:  # The object ends before the range.
                 return b""
@@ -111,6 +113,14 @@ class RemoteFiler:
         secured = HTTPSConnection(self._host, self._port, timeout=WAIT_S, context=self._context)
         return closing(secured)
 
+    def _login(self) -> dict[str, str]:
+        """The headers by which a user is known. Raises AuthenticationFailed, BrokerUnavailable."""
+        if self._security is None:
+            return {}
+        if self._security.tokens is not None:
+            return {"Authorization": f"Bearer {self._security.tokens.token(self._clock)}"}
+        return _password_of(self._security)
+
     @contextmanager
     def _failures(self, key: str) -> Iterator[None]:
         where = f"{self._host}:{self._port}"
@@ -121,6 +131,10 @@ class RemoteFiler:
             raise StoreError(key, why) from reason
         except ValueError as reason:  # A file that properties name cannot be used.
             raise StoreError(key, str(reason)) from reason
+        except AuthenticationFailed as reason:  # There is no token.
+            raise StoreError(key, str(reason)) from reason
+        except BrokerUnavailable as reason:  # There is none yet.
+            raise Unavailable(key, str(reason)) from reason
         except (OSError, HTTPException) as reason:
             raise Unavailable(key, f"the filer at {where} does not answer: {reason}") from reason
 
@@ -160,8 +174,8 @@ class _ChunkedBody:
             raise
 
 
-def _login_of(security: Security) -> dict[str, str]:
-    """The headers by which a user is known; HTTP knows no name with a colon."""
+def _password_of(security: Security) -> dict[str, str]:
+    """The headers with a name and a password; HTTP knows no name with a colon."""
     if not security.user or ":" in security.user:
         return {}
     words = b64encode(f"{security.user}:{security.password}".encode()).decode()

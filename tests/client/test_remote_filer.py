@@ -5,6 +5,8 @@ import socket
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +15,15 @@ import pytest
 import smq
 from smq.client import remote_filer
 from smq.client.remote_filer import RemoteFiler
+from smq.client.secure.security import Security, TlsFiles
+from smq.client.secure.tokens import Callback
 from smq.filer.local import LocalStore
 from smq.filer.mark import NAME as MARK
 from smq.filer.store import OVERWRITE
 from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
 from smq.testing.payloads import reference_to
 from smq.testing.smq_broker import SmqBroker
+from tests.client.secure.test_tokens import SteppedClock
 
 if TYPE_CHECKING:
     from smq.client.reference import Payload
@@ -203,3 +208,51 @@ def test_a_client_on_another_host_passes_by_reference(broker: SmqBroker, tmp_pat
             assert payload.view(lambda *how_far: said.append(how_far)) == data
         assert said == [(len(data), len(data))] * 2
     hidden.rename(mark)
+
+
+class Secured(RemoteFiler):
+    """One that asks a plain listener of a test, as if it were its broker's."""
+
+    def _connection(self) -> "closing[HTTPConnection]":
+        return closing(HTTPConnection(self._host, self._port, timeout=20))
+
+
+def asked_with(listener: socket.socket, filer: RemoteFiler) -> bytes:
+    """The head of the request by which a client reads a payload, which is not there."""
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(filer.get, KEY)
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as said:
+            head = b"".join(iter(said.readline, b"\r\n"))
+            connection.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+        with pytest.raises(NotFound):
+            reading.result(20)
+    return head
+
+
+def test_a_token_is_shown_and_the_next_one_when_it_has_nearly_ended(
+    listener: socket.socket,
+) -> None:
+    clock, tokens = SteppedClock(), [f"token-{n}" for n in range(9)]
+
+    def callback(_config: str) -> tuple[str, float]:
+        return tokens.pop(0), clock.wall_ms() / 1000 + 100
+
+    security = Security(TlsFiles(), "OAUTHBEARER", tokens=Callback(callback))
+    filer = Secured("127.0.0.1", listener.getsockname()[1], clock, security)
+    for token in (b"token-0", b"token-0", b"token-1"):
+        assert b"\r\nAuthorization: Bearer " + token + b"\r\n" in asked_with(listener, filer)
+        clock.sleep(50)
+
+
+def test_without_tls_no_token_is_asked_for(listener: socket.socket) -> None:
+    assert b"Authorization" not in asked_with(listener, RemoteFiler(*listener.getsockname()))
+
+
+def test_a_payload_cannot_be_reached_without_a_token(listener: socket.socket) -> None:
+    security = Security(TlsFiles(), "OAUTHBEARER", tokens=Callback(lambda _: ("", 0.0)))
+    filer = Secured("127.0.0.1", listener.getsockname()[1], SteppedClock(), security)
+    with pytest.raises(StoreError, match="gives no token"):
+        filer.get(KEY)
+    with pytest.raises(StoreError, match="gives no token"):
+        put(filer)
