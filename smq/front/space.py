@@ -1,7 +1,8 @@
 """Room for uploads: a quota per namespace, and disk space reserved for the log.
 
-The namespace of a key is its part after payloads/, or else its first part. Sealed segments do not
-count: retention bounds them. Usage is not stored, so errors in it do not persist: it is counted in
+The namespace of a key is its part after payloads/, or else its first part. Payloads and other files
+of a name count apart: who may write the one may not fill the other. Sealed segments do not count:
+retention bounds them. Usage is not stored, so errors in it do not persist: it is counted in
 the filer at start and periodically, and uploads since the last count are added. Uploads in progress
 count as arrived.
 
@@ -25,7 +26,8 @@ UPLOADS_IN_PARTS_MAX = 32  # Each holds parts of 8 MiB, or 64 MiB when it replac
 
 def namespace_of(key: str) -> str:
     """The namespace whose quota an object counts against."""
-    return key.removeprefix(PAYLOADS_PREFIX).partition("/")[0]
+    prefix = PAYLOADS_PREFIX if key.startswith(PAYLOADS_PREFIX) else ""
+    return prefix + key.removeprefix(prefix).partition("/")[0]
 
 
 class Space:
@@ -100,7 +102,7 @@ class Space:
             raise Full(
                 namespace,
                 f"the quota of this namespace is {self._quota_bytes} bytes (filer.quota.bytes), "
-                f"and {taken} are taken",
+                "and has no room for this",  # How much others have is not for all who may write.
             )
         if self._reserve is not None:
             self._reserve.check(namespace, byte_count)

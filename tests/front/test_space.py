@@ -23,8 +23,8 @@ def counted(store: MemoryStore, quota_bytes: int) -> Space:
 @pytest.mark.parametrize(
     ("key", "namespace"),
     [
-        ("payloads/kafka/t/id", "kafka"),
-        ("payloads/x", "x"),
+        ("payloads/kafka/t/id", "payloads/kafka"),
+        ("payloads/x", "payloads/x"),
         ("docs/a/b", "docs"),
         ("readme", "readme"),
     ],
@@ -38,9 +38,13 @@ def test_existing_objects_count_for_the_quota_and_segments_do_not() -> None:
     for key in ("payloads/kafka/t/1", "kafka/x", "docs/a", "topics/kafka/t/partition=0/1.parquet"):
         store.put(key, bytes(10))
     space = counted(store, 30)
-    space.check("kafka", 10)
-    with pytest.raises(Full, match=r"the quota of this namespace is 30 bytes .* 20 are taken"):
-        space.check("kafka", 11)
+    for namespace in ("kafka", "payloads/kafka"):  # Who may write the one may not fill the other.
+        space.check(namespace, 20)
+        with pytest.raises(
+            Full, match=r"the quota of this namespace is 30 bytes .* no room"
+        ) as full:
+            space.check(namespace, 21)
+        assert "10" not in str(full.value)
     space.check("docs", 20)
 
 
