@@ -54,7 +54,8 @@ from smq.front.streams import ReadingResponse, body_pieces, drain, in_threads
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX, NotAHandle
 from smq.model.segments import SEGMENTS_PREFIX
-from smq.security.acls import Operation
+from smq.security.acls import Operation, ResourceType
+from smq.security.rights import Rights
 
 LIST_LIMIT_MAX = 1000  # Objects in one answer: bounds its cost.
 DIGITS_MAX = 9  # Of a number: more digits are slow to parse.
@@ -163,7 +164,7 @@ class Files:
                         await until_told.enter_async_context(self._lock_of(key))
                         existing = await self._existing(key)
                 except AlreadyExists as reason:
-                    raise _taken(request, key, str(reason)) from reason
+                    raise _taken(request, _why_taken(request, key, reason)) from reason
                 room.arrived(existing.length if existing else 0)
                 facts = await run_in_threadpool(self._store.head, key)
         status = 200 if existing else 201
@@ -202,12 +203,19 @@ def _check_list(request: Request, prefix: str) -> None:
     rights, resource = rights_of(request), resource_of(prefix)
     if spans_topics(prefix):
         if not rights.is_unlimited:
+            _note_denied_list(rights, prefix)
             raise HTTPException(403, "only super users list the files of several topics at once")
     elif not resource.startswith(FILES):
         check_topic(request, Operation.READ, resource)
     elif not rights.all_topics(Operation.READ, resource):
+        _note_denied_list(rights, resource)
         sentence = f"this needs READ on all topics that begin with {resource}"
         raise HTTPException(403, f"{sentence}, and no rule that denies one of them")
+
+
+def _note_denied_list(rights: Rights, prefix: str) -> None:
+    reads, kind = Operation.READ.name, ResourceType.TOPIC.name
+    rights.audit.denied(rights.peer, rights.api, reads, kind, f"{prefix}*")
 
 
 async def _receive(request: Request, room: Upload, promise: Promise | None, sink: Sink) -> None:
@@ -237,7 +245,7 @@ def _mode(request: Request, key: str, existing: Facts | None) -> Mode:
     if key.startswith(PAYLOADS_PREFIX):
         mode = _payload_mode(request, mode, existing)
     if mode == CREATE and existing is not None:
-        raise _taken(request, key, f"{key}: there is an object already")
+        raise _taken(request, f"{key}: there is an object already")
     return mode
 
 
@@ -246,15 +254,19 @@ def _payload_mode(request: Request, mode: Mode, existing: Facts | None) -> Mode:
     if existing is None or not isinstance(mode, IfMatch):
         return CREATE
     if existing.modified_ms == OUTDATED_MS:
-        raise _taken(request, existing.key, f"{existing.key}: {CONDEMNED}")
+        raise _taken(request, f"{existing.key}: {CONDEMNED}")
     return OVERWRITE
 
 
-def _taken(request: Request, key: str, sentence: str) -> HTTPException:
-    """The key exists already: 412 if the request has a condition, else 409. Who may not read it
-    does not learn what other objects there are."""
-    if not rights_of(request).topic(Operation.READ, resource_of(key)):
-        sentence = f"{key}: this name cannot be taken"
+def _why_taken(request: Request, key: str, reason: AlreadyExists) -> str:
+    """Objects above and below the key are others': only who may read all learns of them."""
+    if rights_of(request).is_unlimited:
+        return str(reason)
+    return f"{key}: this name cannot be taken"
+
+
+def _taken(request: Request, sentence: str) -> HTTPException:
+    """The key exists already: 412 if the request has a condition, else 409."""
     return HTTPException(412 if "if-none-match" in request.headers else 409, sentence)
 
 

@@ -18,7 +18,7 @@ from smq.front.origin import (
     is_of_no_host,
     is_old_browser,
 )
-from smq.front.rights import FREE, HttpRights, give_rights, refusal_of_user
+from smq.front.rights import FREE, HttpRights, api_of, give_rights, refusal_of_user
 from smq.front.slots import RequestSlot, Slots, slot_of
 from smq.front.turns import standing_of
 from smq.model.printable import say_error
@@ -110,6 +110,7 @@ class Gate:
         except LoginRefused as refused:
             return refused.answer
         standing.is_known, standing.has_tried = True, False
+        rights.api = api_of(scope["method"], scope["path"])
         give_rights(scope, rights)
         return refusal_of_user(scope["path"], rights)
 

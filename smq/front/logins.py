@@ -25,9 +25,10 @@ from typing import Generic, NamedTuple, NoReturn, TypeVar
 from starlette.responses import JSONResponse
 
 from smq.front.lane import AskerGone, LoginLane, whose_login
-from smq.front.origin import READS
+from smq.front.origin import READS, TOKEN_HEADER
 from smq.front.turns import PeerStanding
 from smq.model.errors import BrokerError
+from smq.security.audit import OFF, Audit
 from smq.security.listeners import HTTP
 from smq.security.principals import USER, Peer, Principal
 from smq.security.rights import Rights
@@ -35,14 +36,14 @@ from smq.security.sasl import SaslServer
 from smq.security.tokens import InvalidToken, Keys, TokenHolder, Tokens
 
 KNOWN_MAX = 1000  # Passwords that were right, and as many tokens.
-TOKEN_HEADER = b"x-smq-token"
+NOTICES_MS = 60_000
 HEAD_BYTES = 8192  # Of a request: what is known to be right stands early, or has its turn later.
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
 CHALLENGE = 'Basic realm="smq", charset="UTF-8"'
 NO_LOGIN = "say who you are: a user's name and password by HTTP Basic (`curl -u name`), or a token"
 WRONG = "the name or the password is wrong, or the token"
 NO_HEADER = (
-    "with a password this needs the header `x-smq-token` too, of any value: other sites' pages "
+    f"with a password this needs the header `{TOKEN_HEADER}` too, of any value: other sites' pages "
     "cannot send it"
 )
 ANY_HOST = (
@@ -144,11 +145,13 @@ class HttpLogins:
     delay_s    how long a wrong password waits for its answer
     tokens     those that are taken; None: none
     is_open    passwords are taken where others may see them
+    audit      who has logged in, and who has failed to
 
-    failed_count  wrong passwords so far
+    failed_count  wrong passwords and tokens so far
+    notices       of them, for the operator
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it needs of the broker)
         self,
         passwords: Passwords,
         rights_of: Callable[[Peer], Rights],
@@ -156,12 +159,15 @@ class HttpLogins:
         *,
         tokens: Tokens | None = None,
         is_open: bool = False,
+        audit: Audit = OFF,
     ) -> None:
         self._passwords, self._rights_of, self._delay_s = passwords, rights_of, delay_s
         self._tokens, self._is_open = tokens, is_open
         self._known, self._known_tokens = _Memory[_Known](), _Memory[_KnownToken]()
-        self._lane = LoginLane()
-        self.failed_count = 0
+        self._lane, self._audit = LoginLane(), audit
+        self.failed_count = self._told_count = 0
+        self._told_ms = -NOTICES_MS
+        self.notices: list[str] = []
 
     def remembered(self, asking: Asking) -> Rights | None:
         """What who asks may do; None: what he shows has to be checked. Raises LoginRefused."""
@@ -175,10 +181,18 @@ class HttpLogins:
         if user is None:
             check = self._user_of_token if shown.is_token else self._user_of_password
             try:
-                user = await check(shown.secret, asking)
+                user = await check(shown, asking)
             except AskerGone:
                 raise LoginRefused(401, WRONG) from None  # Nobody reads it.
+            self._audit.logged_in(self._peer(asking, user), _how(shown))
         return self._rights_of_user(asking, user)
+
+    def notice_failures(self, now_ms: int) -> None:
+        """Note failed logins for the operator, once a minute. `now_ms` is monotonic."""
+        count = self.failed_count - self._told_count
+        if count and now_ms - self._told_ms >= NOTICES_MS:
+            self.notices.append(f"front: failed logins since the last such line: {count}")
+            self._told_count, self._told_ms = self.failed_count, now_ms
 
     def knows(self, data: bytes) -> bool:
         """Whether the head of a request, as it comes in, shows what is known to be right."""
@@ -191,14 +205,17 @@ class HttpLogins:
             return False
 
     def _rights_of_user(self, asking: Asking, user: str) -> Rights:
-        return self._rights_of(Peer(Principal(USER, user), asking.host, HTTP))
+        return self._rights_of(self._peer(asking, user))
+
+    def _peer(self, asking: Asking, user: str) -> Peer:
+        return Peer(Principal(USER, user), asking.host, HTTP)
 
     def _shown_by(self, asking: Asking) -> _Shown:
         shown = self._shown(asking.headers.get(b"authorization", b""))
         if not (asking.is_private or self._is_open):
             raise LoginRefused(403, ANY_HOST)
         changes = asking.method not in READS
-        if changes and not (shown.is_token or asking.headers.get(TOKEN_HEADER)):
+        if changes and not (shown.is_token or asking.headers.get(TOKEN_HEADER.encode())):
             raise LoginRefused(403, NO_HEADER)
         return shown
 
@@ -220,19 +237,20 @@ class HttpLogins:
         is_current = known is not None and known.version == self._passwords.version()
         return known.user if known is not None and is_current else None
 
-    async def _user_of_token(self, token: bytes, asking: Asking) -> str:
-        tokens = self._tokens
+    async def _user_of_token(self, shown: _Shown, asking: Asking) -> str:
+        token, tokens = shown.secret, self._tokens
         assert tokens is not None
         keys, text = tokens.keys, token.decode("latin-1")
         try:
             holder = await self._in_lane(lambda: tokens.holder_of(text), "", asking)
         except InvalidToken:
-            await self._fail()
+            await self._fail(asking, shown)
         self._known_tokens[token] = _KnownToken(holder, keys)
         return holder.user
 
-    async def _user_of_password(self, plain: bytes, asking: Asking) -> str:
+    async def _user_of_password(self, shown: _Shown, asking: Asking) -> str:
         """Whose password it is. Raises LoginRefused."""
+        plain = shown.secret
         name = plain.split(b"\0")[1].decode("latin-1")
         while True:
             version, server = self._passwords.version(), self._passwords.begin()
@@ -243,7 +261,7 @@ class HttpLogins:
             except BrokerError:
                 if server.checked is not None and not server.checked.is_current():
                     continue  # It was changed meanwhile: look at the new one.
-                await self._fail()
+                await self._fail(asking, shown)
             assert server.user is not None
             assert server.checked is not None
             if server.checked.is_current():
@@ -254,10 +272,15 @@ class HttpLogins:
         whose = whose_login(asking.host, name)
         return await self._lane.run(work, whose, asking.standing, again=asking.again)
 
-    async def _fail(self) -> NoReturn:
+    async def _fail(self, asking: Asking, shown: _Shown) -> NoReturn:
         self.failed_count += 1
+        self._audit.login_failed(asking.host, HTTP, _how(shown))
         await asyncio.sleep(self._delay_s)
         raise LoginRefused(401, WRONG) from None
+
+
+def _how(shown: _Shown) -> str:
+    return "token" if shown.is_token else "password"
 
 
 def _plain_token(kind: bytes, shown: bytes) -> bytes:

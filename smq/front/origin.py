@@ -15,6 +15,7 @@ from collections.abc import Mapping
 OURS = frozenset({b"same-origin", b"none"})  # `none`: typed by the user, or from a bookmark.
 BROWSER = b"Mozilla/"  # All browsers' User-Agent begins so, and no page can change it.
 READS = frozenset({"GET", "HEAD"})
+TOKEN_HEADER = "x-smq-token"  # noqa: S105  (Its name; no page of another site can send it.)
 LOCALHOST = frozenset({"localhost", ""})  # No browser leaves the Host empty.
 # What proxies and CDNs add: no client of this host sends any of it.
 PROXY_HEADERS = frozenset(

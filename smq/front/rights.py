@@ -37,6 +37,7 @@ NO_TOKEN = "/metrics needs a token: set metrics.token, and send it as `Authoriza
 WRONG_TOKEN = "/metrics needs the token of metrics.token, as `Authorization: Bearer …`"  # noqa: S105
 FILES = "filer/"  # The names of files begin so, for rules.
 _OF_TOPICS = SEGMENTS_PREFIX, PAYLOADS_PREFIX  # <prefix><namespace>/<topic>/…
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
 _RIGHTS = "smq.rights"  # In a request's scope.
 
 
@@ -93,9 +94,14 @@ def refusal_of_user(path: str, rights: Rights) -> JSONResponse | None:
         operation = Operation.DESCRIBE
     elif _is_debug(path):
         operation = Operation.ALTER
-    if operation is None or rights.cluster(operation):
+    if operation is None or rights.asks_cluster(operation):
         return None
     return JSONResponse({"error": f"this needs {operation.name} on the cluster"}, 403)
+
+
+def api_of(method: str, path: str) -> str:
+    """What the audit log calls a request: its method, and the first part of its path."""
+    return f"HTTP {method if method in _METHODS else '?'} /{path.split('/')[1]}"
 
 
 def give_rights(scope: Scope, rights: Rights | None) -> None:
@@ -117,7 +123,7 @@ def has_logged_in(request: Request) -> bool:
 def check_topic(request: Request, operation: Operation, topic: str) -> None:
     """Raises HTTPException if who asks may not do this with a topic or a file (`resource_of`),
     whether there is one or not."""
-    if not rights_of(request).topic(operation, topic):
+    if not rights_of(request).asks_topic(operation, topic):
         raise HTTPException(403, f"this needs {operation.name} on the topic {topic}")
 
 

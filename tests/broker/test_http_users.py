@@ -18,6 +18,7 @@ from smq.cli.verbs import app
 from smq.client.client import connect
 from smq.client.remote_filer import RemoteFiler
 from smq.client.secure.security import Security, TlsFiles
+from smq.client.secure.tokens import Callback
 from smq.model.errors import StoreError
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -160,6 +161,66 @@ def test_a_payload_is_uploaded_and_read_by_who_may_write_and_read_its_topic(
     stranger = RemoteFiler(*door.address, security=Security(TlsFiles(), "PLAIN", "alice", "ecila"))
     with pytest.raises(StoreError, match="certificate"):
         stranger.get(key)
+
+
+def test_a_payload_is_reached_by_the_token_of_the_clients_login(door: Door, topic: str) -> None:
+    ca = ("ssl.truststore.location", str(door.certs / "ca.pem"))
+    given = list[str]()
+
+    def tokens_of(user: str) -> Callback:
+        def callback(_config: str) -> tuple[str, float]:
+            claims = claims_of(wall_ms() / 1000, sub=user)
+            given.append(token(claims))
+            return given[-1], claims["exp"]
+
+        return Callback(callback)
+
+    filers = {
+        user: RemoteFiler(
+            *door.address,
+            security=Security(TlsFiles((ca,)), "OAUTHBEARER", tokens=tokens_of(user)),
+        )
+        for user in ("alice", "bob")
+    }
+    key = f"payloads/kafka/{topic}/{'1' * 32}-000000000003-364b3fb7"  # "abc".
+    with pytest.raises(StoreError, match="WRITE"), filers["bob"].writing(key) as sink:
+        sink.write(b"abc")
+    with filers["alice"].writing(key) as sink:
+        sink.write(b"abc")
+    assert filers["alice"].get(key) == b"abc"
+    with pytest.raises(StoreError, match="READ"):
+        filers["bob"].get(key)
+    assert len(given) == 2  # One each, for all of it.
+
+
+def test_refusals_by_http_are_in_the_audit_log(door: Door) -> None:
+    def told(event: str) -> list[dict[str, Any]]:
+        lines = (door.broker.data_dir / "audit" / "access.log").read_text().splitlines()
+        return [each for each in map(json.loads, lines) if each["event"] == event]
+
+    add_users(door.broker.bootstrap, {"dora": "arod"})
+    forged = "a%0A%7B%22event%22%3A%22act%22%7D"
+    assert door.ask("GET", "/health", **as_user("dora")).status == 403
+    assert door.ask("GET", f"/filer/docs/{forged}", **as_user("dora")).status in {400, 403}
+    assert door.ask("PUT", "/filer/docs/x", b"x", **as_user("dora")).status == 403
+    assert door.ask("GET", "/health", **as_user("dora", "wrong")).status == 401
+
+    def of_dora() -> list[tuple[str, ...]]:
+        fields = "api", "operation", "resource_type", "resource"
+        its = [each for each in told("denied") if each["principal"] == "User:dora"]
+        assert all(each["listener"] == "HTTP" and each["host"] == "127.0.0.1" for each in its)
+        return [tuple(each[field] for field in fields) for each in its]
+
+    wanted = {
+        ("HTTP GET /health", "DESCRIBE", "CLUSTER", CLUSTER_NAME),
+        ("HTTP PUT /filer", "WRITE", "TOPIC", "filer/docs/x"),
+    }
+    eventually(lambda: wanted <= set(of_dora()), "denials")
+    failed = {"host": "127.0.0.1", "listener": "HTTP", "detail": "password"}
+    eventually(
+        lambda: any(failed.items() <= each.items() for each in told("failed login")), "a failure"
+    )
+    assert not told("act")
 
 
 def test_a_rule_that_is_deleted_and_a_user_who_is_deleted_are_refused_at_once(door: Door) -> None:

@@ -1,5 +1,6 @@
 """Who may ask what by HTTP while access rules decide."""
 
+import json
 from base64 import b64encode
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 
 from smq.filer.local import LocalStore
 from smq.front.rights import HttpRights, resource_of, spans_topics
+from smq.model.now import Now
 from smq.security.acls import Operation, PatternType, Permission
+from smq.security.audit import Audit
 from smq.testing.memory_store import MemoryStore
 from tests.front.asgi import Answer, call, front
 from tests.front.users import SUPER, as_user, may, may_with_cluster, rights_for
@@ -181,10 +184,11 @@ def test_a_writer_does_not_learn_which_other_files_there_are(tmp_path: Path) -> 
         sink.write(b"12345")
     app = front(store, rights=rights_for(*writes, reads))
     for name in names:
-        told = {user: ask(app, user, "PUT", name, b"x") for user in ("alice", "bob")}
-        assert [each.status for each in told.values()] == [409, 409]
-        assert told["bob"].json["error"] == f"{name}: this name cannot be taken"
-        assert "object" in told["alice"].json["error"]
+        told = {user: ask(app, user, "PUT", name, b"x") for user in ("alice", "bob", SUPER)}
+        assert {each.status for each in told.values()} == {409}
+        for user in ("alice", "bob"):  # Who may read this file may not read those in its way.
+            assert told[user].json["error"] == f"{name}: this name cannot be taken"
+        assert "object" in told[SUPER].json["error"]
 
 
 def test_keys_belong_to_topics_or_are_files() -> None:
@@ -202,6 +206,46 @@ def test_a_crooked_key_is_no_way_round(path: str) -> None:
     rules = [may("alice", Operation.READ, "orders")]
     app = front(filled_store(), rights=rights_for(*rules))
     assert ask(app, "alice", "GET", path).status in {400, 403}
+
+
+Denied = tuple[str, str, str, str]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "denied"),
+    [
+        ("GET", "/filer/docs/a", ("HTTP GET /filer", "READ", "TOPIC", "filer/docs/a")),
+        ("PUT", "/filer/docs/a", ("HTTP PUT /filer", "WRITE", "TOPIC", "filer/docs/a")),
+        ("DELETE", "/filer/docs/a", ("HTTP DELETE /filer", "DELETE", "TOPIC", "filer/docs/a")),
+        ("GET", "/filer/docs/", ("HTTP GET /filer", "READ", "TOPIC", "filer/docs/*")),
+        ("GET", "/filer/topics/", ("HTTP GET /filer", "READ", "TOPIC", "topics/*")),
+        ("GET", "/filer/payloads/kafka/orders/", ("HTTP GET /filer", "READ", "TOPIC", "orders")),
+        ("GET", "/health", ("HTTP GET /health", "DESCRIBE", "CLUSTER", "kafka-cluster")),
+        ("GET", "/debug/stacks", ("HTTP GET /debug", "ALTER", "CLUSTER", "kafka-cluster")),
+        ("BREW", "/debug", ("HTTP ? /debug", "ALTER", "CLUSTER", "kafka-cluster")),
+    ],
+)
+def test_a_refusal_is_audited(method: str, path: str, denied: Denied) -> None:
+    audit = Audit()
+    app = front(MemoryStore(), rights=rights_for(audit=audit))
+    assert call(app, method, path, b"", **as_user("bob")).status == 403
+    lines = [json.loads(line) for line in audit.take_accesses(Now(0, 0))]
+    [line] = [each for each in lines if each["event"] == "denied"]
+    assert (line["principal"], line["host"], line["listener"]) == ("User:bob", "127.0.0.1", "HTTP")
+    told = (line["api"], line["operation"], line["resource_type"], line["resource"])
+    assert told == denied
+
+
+def test_logins_are_audited_without_the_name_of_who_fails() -> None:
+    audit = Audit()
+    app = front(MemoryStore(), rights=rights_for(audit=audit))
+    for headers in (as_user("bob"), as_user("bob"), as_user("s3cret", "wrong")):
+        call(app, "GET", "/health", **headers)
+    lines = [json.loads(line) for line in audit.take_accesses(Now(0, 0))]
+    of_logins = [each for each in lines if "login" in each["event"]]
+    told = [(each["event"], each.get("principal"), each["detail"]) for each in of_logins]
+    assert told == [("login", "User:bob", "password"), ("failed login", None, "password")]
+    assert "s3cret" not in json.dumps(lines)
 
 
 # --- metrics -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from smq.security.acls import (
     ResourcePattern,
     ResourceType,
 )
+from smq.security.audit import OFF, Audit
 from smq.security.authorizer import Authorizer
 from smq.security.credentials import (
     Profile,
@@ -57,24 +58,29 @@ class Users:
 
 
 def logins_for(
-    users: Users, *rules: AclBinding, tokens: Tokens | None = None, is_open: bool = False
+    users: Users,
+    *rules: AclBinding,
+    tokens: Tokens | None = None,
+    is_open: bool = False,
+    audit: Audit = OFF,
 ) -> HttpLogins:
     authorizer = Authorizer(Rules(rules), frozenset({Principal("User", SUPER)}))
 
     def rights_of(peer: Peer) -> Rights:
-        return Rights(authorizer, peer)
+        return Rights(authorizer, peer, audit)
 
     def begin() -> PlainServer:
         return PlainServer(users, Decoys(b"secret"))
 
     passwords = Passwords(begin, lambda: users.version)
-    return HttpLogins(passwords, rights_of, 0.0, tokens=tokens, is_open=is_open)
+    return HttpLogins(passwords, rights_of, 0.0, tokens=tokens, is_open=is_open, audit=audit)
 
 
-def rights_for(*rules: AclBinding, token: str = "") -> HttpRights:
+def rights_for(*rules: AclBinding, token: str = "", audit: Audit = OFF) -> HttpRights:
     """The rights of alice, bob and the super user root by some rules."""
     return HttpRights(
-        logins_for(Users("alice", "bob", SUPER), *rules), lambda: [token] if token else None
+        logins_for(Users("alice", "bob", SUPER), *rules, audit=audit),
+        lambda: [token] if token else None,
     )
 
 

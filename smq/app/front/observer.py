@@ -4,7 +4,7 @@ It asks no other process, so metrics work while a shard hangs, and cost the data
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,8 +59,8 @@ _NAMES = {each.value: each.name for each in ErrorCode}
 class Observer:
     """The observer of one broker. Must be used from one thread: SQLite requires it."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
+    def __init__(self, data_dir: Path, failed_logins: Callable[[], int] = int) -> None:
+        self._data_dir, self._failed_logins = data_dir, failed_logins
         self._version = version("smq-broker")
         self._memories: list[LogMemory] = []
         self._timings: Timings | None = None
@@ -101,6 +101,7 @@ class Observer:
             members=self._members,
             times=[*self._times()],
             errors=[*self._errors()],
+            http_failed_logins=self._failed_logins(),
             slow_requests=sum(each.slow_count for each in self._nodes_timings()),
             tables=self._lake_tables(),
             disk_free_bytes=shutil.disk_usage(self._data_dir).free,

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn import Config as UvicornConfig, Server
 
 from smq.app.front import otlp
+from smq.app.front.audit import AuditTeller
 from smq.app.front.desk.decode import decoded
 from smq.app.front.desk.desk import SdkDesk
 from smq.app.front.insides import insides
@@ -22,7 +23,7 @@ from smq.app.front.queries import Queries
 from smq.app.front.readiness import readiness
 from smq.app.front.settings import FrontSettings
 from smq.app.front.telemetry import telemetry
-from smq.app.process.inheritance import Inheritance
+from smq.app.process.inheritance import COORDINATOR, Inheritance
 from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
 from smq.app.process.metrics_tokens import UnusableTokenFile, WatchedMetricsTokens
 from smq.app.process.status import read_status
@@ -92,11 +93,13 @@ async def _serve(inheritance: Inheritance) -> None:
         with suppress(StoreError):  # Later uploads will get the error.
             store.sweep()  # Unfinished uploads of a front that was killed.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
-    metrics = Metrics(Observer(inheritance.data_dir))
+    tls, tokens = watched_tls(inheritance), watched_tokens(inheritance)
+    access = AccessView(inheritance.access, config)
+    logins = logins_of(inheritance, access, tokens)
+    metrics = Metrics(Observer(inheritance.data_dir, lambda: logins.failed_count if logins else 0))
     settings = FrontSettings(inheritance, space, metrics)
     settings.look()
-    tls, tokens = watched_tls(inheritance), watched_tokens(inheritance)
-    for_metrics, logins = watched_metrics_tokens(inheritance), logins_of(inheritance, tokens)
+    for_metrics = watched_metrics_tokens(inheritance)
     broker = FrontBroker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, inheritance.runtime_dir, metrics.look),
@@ -119,7 +122,9 @@ async def _serve(inheritance: Inheritance) -> None:
     turns = Turns() if logins is None else Turns(logins.knows)
     server = OurServer(_uvicorn(app, tls, turns), inheritance)
     sender = _sender(inheritance, metrics)
+    teller = AuditTeller(access.audit, inheritance.socket_path(COORDINATOR), say_error, logins)
     works = (
+        teller.keep_telling(),
         keep_counting(space),
         keep_watching(metrics),
         settings.keep_looking(),
@@ -131,6 +136,7 @@ async def _serve(inheritance: Inheritance) -> None:
     await server.serve([inheritance.http_listener])
     for each in tasks:
         each.cancel()
+    await teller.tell()
     if sender is not None:
         sender.shutdown(1000 * STOP_WAIT_S)
 
@@ -208,19 +214,22 @@ def watched_metrics_tokens(inheritance: Inheritance) -> WatchedMetricsTokens:
         raise SystemExit(f"smq: {reason}") from reason
 
 
-def logins_of(inheritance: Inheritance, tokens: WatchedTokens | None) -> HttpLogins | None:
+def logins_of(
+    inheritance: Inheritance, access: AccessView, tokens: WatchedTokens | None
+) -> HttpLogins | None:
     """How users log in, by the passwords of Kafka's listeners or by tokens; None: without access
     rules."""
     config = inheritance.config
     if not config.authorizer_class_name:
         return None
-    access, decoys = AccessView(inheritance.access, config), Decoys(inheritance.decoy_secret)
+    decoys = Decoys(inheritance.decoy_secret)
     return HttpLogins(
         Passwords(partial(PlainServer, access, decoys), access.refresh),
         access.rights_of,
         config.connection_failed_authentication_delay_ms / 1000,
         tokens=None if tokens is None else tokens.tokens,
         is_open=config.allow_plaintext,
+        audit=access.audit,
     )
 
 

@@ -141,6 +141,7 @@ class Facts:
     members: Mapping[str, int] = field(default_factory=dict)
     times: Sequence[ApiTimes] = ()
     slow_requests: int = 0
+    http_failed_logins: int = 0
     errors: Sequence[ApiErrors] = ()
     tables: Sequence[TableFacts] = ()
     disk_free_bytes: int = 0

@@ -71,6 +71,11 @@ class _Few(Collector):
         yield GaugeMetricFamily(
             "smq_disk_free_bytes", "Free space on the disk of the log.", facts.disk_free_bytes
         )
+        yield CounterMetricFamily(
+            "smq_http_failed_logins",
+            "Passwords and tokens that were wrong by HTTP.",
+            facts.http_failed_logins,
+        )
         yield GaugeMetricFamily("kafka_brokers", "Number of brokers.", len(facts.nodes))
         yield from self._processes()
         yield from self._nodes()

@@ -33,6 +33,7 @@ FACTS = Facts(
     offsets=[GroupOffset(ODD, "t", 0, 8, 4, 1.5), GroupOffset(ODD, "t", 1, 5, 0, None)],
     members={ODD: 2},
     missing=["the store"],
+    http_failed_logins=3,
 )
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
@@ -65,6 +66,7 @@ def test_the_page_has_everything_once() -> None:
     assert value(found, "smq_node_failed_logins_total", node="1") == 9
     assert value(found, "smq_node_expired_sessions_total", node="1") == 10
     assert value(found, "smq_certificate_days_left", listener="SSL") == 12.5
+    assert value(found, "smq_http_failed_logins_total") == 3
     assert value(found, "smq_log_records_in_total", log="0") == 10
     assert value(found, "smq_log_wal_room_bytes", log="0") == 300
     assert value(found, "kafka_brokers") == 1

@@ -1,0 +1,97 @@
+"""The front hands its lines to the coordinator, and nothing waits for it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smq.app.front import audit as front_audit
+from smq.app.front.audit import LINES_MAX, AuditTeller
+from smq.model.errors import Unavailable
+from smq.security.audit import OF_ONE_MAX, Audit
+from smq.security.principals import Peer, Principal
+from smq.wire.internal.messages import Audited
+from tests.front.users import Users, logins_for
+
+BOB = Peer(Principal("User", "bob"), "10.0.0.7", "HTTP")
+
+
+class Coordinator:
+    """One that answers, or not."""
+
+    def __init__(self) -> None:
+        self.asked: list[Audited] = []
+        self.is_away = False
+
+    def ask(self, question: Audited) -> tuple[bool, bytes]:
+        if self.is_away:
+            raise Unavailable("coordinator", "no answer")
+        self.asked.append(question)
+        return True, b""
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.audit, self.coordinator, self.said = Audit(), Coordinator(), list[str]()
+        self.logins = logins_for(Users("bob"))
+        self.teller = AuditTeller(self.audit, Path("/none"), self.said.append, self.logins)
+        self.teller._asker = self.coordinator  # type: ignore[assignment]
+
+    def tell(self) -> list[dict[str, Any]]:
+        """The lines that the coordinator gets."""
+        self.coordinator.asked.clear()
+        asyncio.run(self.teller.tell())
+        assert all(not each.acts for each in self.coordinator.asked)
+        return [json.loads(line) for each in self.coordinator.asked for line in each.accesses]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    made = Bench()
+    made.tell()  # A minute begins.
+    return made
+
+
+def test_a_repeated_denial_has_one_line_with_principal_and_resource(bench: Bench) -> None:
+    for _ in range(10_000):
+        bench.audit.denied(BOB, "HTTP GET /filer", "READ", "TOPIC", "filer/a\nb")
+    [line] = bench.tell()
+    wanted = {"event": "denied", "principal": "User:bob", "host": "10.0.0.7", "listener": "HTTP"}
+    wanted |= {"api": "HTTP GET /filer", "operation": "READ", "resource": "filer/a\nb"}
+    assert wanted.items() <= line.items()
+    assert bench.tell() == []
+
+
+def test_a_flood_of_names_has_few_lines(bench: Bench) -> None:
+    for n in range(10_000):
+        bench.audit.denied(BOB, "HTTP GET /filer", "READ", "TOPIC", f"filer/{n}")
+    assert len(bench.tell()) == OF_ONE_MAX
+
+
+def test_lines_wait_for_a_coordinator_that_is_away(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.coordinator.is_away = True
+    bench.audit.passed_on = [f'{{"n": {n}}}' for n in range(LINES_MAX + 3)]
+    assert bench.tell() == []
+    bench.audit.denied(BOB, "HTTP GET /sql", "READ", "TOPIC", "orders")
+    bench.coordinator.is_away = False
+    told = bench.tell()
+    assert [each.get("n") for each in told] == [*range(LINES_MAX + 3), None]
+    assert [len(each.accesses) for each in bench.coordinator.asked] == [LINES_MAX, 4]
+    monkeypatch.setattr(front_audit, "WAITING_MAX", 2)
+    bench.coordinator.is_away = True
+    bench.audit.passed_on = ["{}"] * 5
+    bench.tell()
+    assert bench.said == ["audit: 3 lines are lost: the coordinator does not answer"]
+    assert len(bench.audit.passed_on) == 2
+
+
+def test_the_operator_reads_of_failed_logins_once_a_minute(bench: Bench) -> None:
+    bench.logins.failed_count = 7
+    bench.tell()
+    bench.logins.failed_count = 9
+    bench.tell()
+    assert bench.said == ["front: failed logins since the last such line: 7"]
