@@ -10,7 +10,7 @@ import pytest
 from smq.client.kafka.cluster import Cluster
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.records import Record, write_batch
-from tests.another_user import needs_root, read_by
+from tests.another_user import needs_root, read_by, result_as
 from tests.app.http_client import request
 from tests.broker.one_topic import SETTINGS, OneTopic
 
@@ -68,6 +68,14 @@ def test_a_group_reads_sealed_segments_on_request(open_directory: Path) -> None:
         assert {name.partition("/")[0] for name in found - without_records} == {"filer"}
         assert any(name.endswith(".parquet") for name in found)
         assert read_by(STRANGER, STRANGER, data_dir) == set()
+        segments = [*(data_dir / "filer" / "topics").rglob("*.parquet")]
+        assert result_as(GROUP, lambda: ends_of(segments)) == ["PAR1"] * len(segments)
+        assert "PermissionError" in result_as(STRANGER, lambda: ends_of(segments))
+
+
+def ends_of(segments: list[Path]) -> list[str]:
+    """What each file ends with, as a reader of Parquet looks at it first."""
+    return [each.read_bytes()[-4:].decode() for each in segments]
 
 
 def test_other_users_read_no_payload_that_a_program_uploads(open_directory: Path) -> None:

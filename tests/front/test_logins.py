@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -205,6 +206,42 @@ def test_a_bad_token_is_refused_as_a_bad_password_is(jwt: str) -> None:
     with pytest.raises(LoginRefused) as refused:
         asyncio.run(logins.rights(Asking("GET", sent, HERE, is_private=True)))
     assert refused.value.answer.status_code == 401
+
+
+KIDS: list[dict[str, Any]] = [{}, {"kid": "rsa"}, {"kid": None}]
+
+
+@pytest.mark.parametrize(
+    ("other", "made"),
+    [
+        ({"aud": None}, {}),
+        ({"aud": "another"}, {}),
+        ({"iss": "https://evil.example"}, {}),
+        ({"exp": None}, {}),
+        ({"exp": NOW_S - SKEW_SECONDS}, {}),
+        ({"iat": NOW_S + SKEW_SECONDS + 1}, {}),
+        ({"nbf": NOW_S + SKEW_SECONDS + 1}, {}),
+        ({"sub": None}, {}),
+        ({"sub": "unix/root"}, {}),
+        ({}, {"alg": "HS256", "key": "oct"}),
+        ({}, {"alg": "ES256", "key": "p-256"}),
+        ({}, {"alg": "RS256", "key": "rsa another"}),
+    ],
+    ids=[
+        *("no-audience", "another-audience", "another-issuer", "no-end", "ended"),
+        *("from-the-future", "not-yet", "no-user", "a-user-of-the-host"),
+        *("hmac", "a-key-of-another-type", "an-unknown-key"),
+    ],
+)
+@pytest.mark.parametrize("header", KIDS, ids=["its-own-kid", "the-issuers-kid", "no-kid"])
+def test_a_token_that_is_not_the_issuers_opens_nothing(
+    other: dict[str, Any], made: dict[str, Any], header: dict[str, Any]
+) -> None:
+    logins = logins_for(Users("alice"), tokens=tokens_at(lambda: 1000 * NOW_S))
+    jwt = token(claims_of(NOW_S, **other), **{**made, **header})
+    for method in ("GET", "PUT"):
+        assert status(logins, shown(jwt), method) == 401
+    assert logins.failed_count == 2
 
 
 def test_a_token_ends() -> None:

@@ -3,9 +3,11 @@
 import json
 from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from smq.filer.content import crc_of
 from smq.filer.local import LocalStore
 from smq.front.rights import HttpRights, resource_of, spans_topics
 from smq.model.now import Now
@@ -189,6 +191,60 @@ def test_a_writer_does_not_learn_which_other_files_there_are(tmp_path: Path) -> 
         for user in ("alice", "bob"):  # Who may read this file may not read those in its way.
             assert told[user].json["error"] == f"{name}: this name cannot be taken"
         assert "object" in told[SUPER].json["error"]
+
+
+PAYLOAD = f"payloads/kafka/wages/{'0' * 32}-000000000005-{crc_of(b'12345', 0):08x}"
+WAGES = "topics/kafka/wages/partition=0/0-9-1.parquet"
+FORMS = "/filer/{key}", "/filer/{key}/", "/filer/?prefix={key}", "/filer/{key}/?limit=1"
+TWINS = [  # What there is of others, and the like of it that there is not.
+    (WAGES, WAGES.replace("wages", "nobodys")),
+    (WAGES, WAGES.replace("0-9-1", "8-9-1")),
+    (PAYLOAD, PAYLOAD.replace("wages", "nobodys")),
+    (PAYLOAD, PAYLOAD.replace("0000-", "0001-")),
+    ("docs/secret", "docs/nothing"),
+    ("docs/secret/below", "docs/nothing/below"),
+    ("docs", "dogs"),
+]
+CONDITIONS: list[dict[str, str]] = [
+    {},
+    {"if-match": "*"},
+    {"if-none-match": "*"},
+    {"if-match": '"1"'},
+    {"range": "bytes=0-1"},
+    {"range": "bytes=999-"},
+    {"expect": "100-continue"},
+    {"content-length": "99999999999999"},
+]
+
+
+@pytest.mark.parametrize("conditions", CONDITIONS)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS"])
+def test_a_reader_of_one_topic_learns_nothing_of_others(
+    method: str, conditions: dict[str, str], tmp_path: Path
+) -> None:
+    """No bytes, names or sizes, and not whether there is something, by no route."""
+    store = LocalStore(tmp_path / "filer")
+    kept = sorted((WAGES, PAYLOAD, "docs/secret", A_SEGMENT))
+    for key in kept:
+        with store.writing(key) as sink:
+            sink.write(b"12345")
+    rules = [may("bob", Operation.READ, name) for name in ("orders", "filer/notes/b")]
+    app = front(store, rights=rights_for(*rules), quota_bytes=8)
+
+    def told(key: str, form: str) -> tuple[int, str, dict[str, str]]:
+        """The answer without the parts of the key."""
+        headers: dict[str, Any] = {**as_user("bob"), **conditions}
+        answer = call(app, method, form.format(key=key), b"12345", **headers)
+        body = answer.body.decode()
+        for part in sorted(key.split("/"), key=len, reverse=True):
+            body = body.replace(part, "X")
+        return answer.status, body, {**answer.headers, "content-length": ""}
+
+    for there, other in TWINS:
+        for form in FORMS:
+            assert told(there, form) == told(other, form)
+            assert told(there, form)[0] in {400, 401, 403, 405}
+    assert [each.key for each in store.list()] == kept
 
 
 def test_keys_belong_to_topics_or_are_files() -> None:
