@@ -9,7 +9,7 @@ from smq.wire.generated.list_groups import ListGroupsRequest, write_list_groups_
 from smq.wire.internal.form import decode_question
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import FOR_SHARD, FollowRights
-from tests.app.coordinator.test_server import Bench, Peer
+from tests.app.coordinator.server_bench import Bench, Peer
 from tests.security.test_authorizer import rule
 
 

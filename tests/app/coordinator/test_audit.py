@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from smq.security.audit import Event, line_of
 from smq.wire.internal.form import decode_answer
 from smq.wire.internal.messages import Audited
-from tests.app.coordinator.test_server import Bench, Peer, create
+from tests.app.coordinator.server_bench import Bench, Peer, create
 
 
 class Written:
@@ -34,16 +33,6 @@ class Written:
     @property
     def events(self) -> list[str]:
         return [line["event"] for line, _ in self.acts]
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Any:
-    bench = Bench(tmp_path / "store.sqlite")
-    yield bench
-    bench.server.close()
-    for peer in bench.peers:
-        peer.sock.close()
-    bench.store.close()
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from smq.wire.internal.form import decode_answer, decode_question, encode_answer
 from smq.wire.internal.frames import ACCEPTOR_IDS_FROM
 from smq.wire.internal.messages import FOR_SHARD
 from smq.wire.internal.transactions import AddPartitions, WriteMarkers
-from tests.app.coordinator.test_server import Bench, Peer, create
+from tests.app.coordinator.server_bench import Bench, Peer, create
 
 E = ErrorCode
 VERSIONS = {
