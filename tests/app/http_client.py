@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -30,10 +31,15 @@ def request(
     method: str,
     path: str,
     body: bytes | Iterable[bytes] | None = None,
+    *,
+    context: ssl.SSLContext | None = None,
     **headers: str,
 ) -> Iterator[http.client.HTTPResponse]:
-    """One request, its answer to be read in the block."""
-    connection = http.client.HTTPConnection(broker.status().http, timeout=TIMEOUT_S)
+    """One request, its answer to be read in the block; by HTTPS with a `context`."""
+    at = broker.status().http
+    connection = http.client.HTTPConnection(at, timeout=TIMEOUT_S)
+    if context is not None:
+        connection = http.client.HTTPSConnection(at, timeout=TIMEOUT_S, context=context)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)
@@ -47,10 +53,12 @@ def ask(
     method: str,
     path: str,
     body: bytes | Iterable[bytes] | None = None,
+    *,
+    context: ssl.SSLContext | None = None,
     **headers: str,
 ) -> Answer:
     """One request and its whole answer."""
-    with request(broker, method, path, body, **headers) as response:
+    with request(broker, method, path, body, context=context, **headers) as response:
         found = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, found, response.read())
 

@@ -1,11 +1,14 @@
 """HTTPS of a broker with access rules: users log in by password, and get what they may."""
 
-import http.client
+import asyncio
 import json
 import shutil
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -24,24 +27,15 @@ from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
+from tests.app.http_client import TIMEOUT_S, Answer, ask
 from tests.broker.guarded import allow
 from tests.broker.users import add_users, remove_user
 from tests.front.users import as_user
 from tests.security.issuer import AUDIENCE, ISSUER, claims_of, token, write_jwks
 
 pytestmark = pytest.mark.timeout(120)
-TIMEOUT_S = 30
+LOGINS_OF_ONE = 50  # Connection.
 VALUE = b"a secret of this topic"
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 class Door(NamedTuple):
@@ -60,17 +54,7 @@ class Door(NamedTuple):
         return host, int(port)
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
-        connection = http.client.HTTPSConnection(
-            *self.address, timeout=TIMEOUT_S, context=self.context
-        )
-        try:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, body, named)
-            response = connection.getresponse()
-            found = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, found, response.read())
-        finally:
-            connection.close()
+        return ask(self.broker, method, path, body, context=self.context, **headers)
 
     def query(self, user: str, sql: str) -> Any:
         headers = {**as_user(user), "content_type": "application/sql"}
@@ -252,3 +236,46 @@ def test_a_large_object_passes_in_both_directions(door: Door) -> None:
     headers = as_user("root")
     assert door.ask("PUT", "/filer/docs/large", body, **headers).status == 201
     assert door.ask("GET", "/filer/docs/large", **headers).body == body
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ten_thousand_wrong_logins_leave_http_to_others(door: Door) -> None:
+    """Wrong passwords, of users that there are and are not, and tokens, a few at a time on each of
+    many connections: a user who is known gets each of his answers meanwhile."""
+    add_users(door.broker.bootstrap, {"ruth": "htur"})
+    assert door.ask("GET", "/health", **as_user("root")).status == 200
+    now_s, statuses = wall_ms() / 1000, Counter[bytes]()
+    wrong = [
+        *(as_user(name, f"wrong{n}") for n in range(20) for name in ("alice", f"nobody{n}")),
+        {"authorization": f"Bearer {token(claims_of(now_s, aud='another'))}"},
+        {"authorization": f"Bearer {token(claims_of(now_s), key='rsa another')}"},
+    ]
+
+    async def try_again_and_again(first: int) -> None:
+        reader, writer = await asyncio.open_connection(*door.address, ssl=door.context)
+        for n in range(first, first + LOGINS_OF_ONE):
+            shown = wrong[n % len(wrong)]["authorization"]
+            head = f"GET /health HTTP/1.1\r\nhost: localhost\r\nauthorization: {shown}\r\n\r\n"
+            writer.write(head.encode())
+            status = (await reader.readuntil(b"\r\n\r\n"))[9:12]
+            statuses[status] += 1
+            await reader.readuntil(b"}")
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async def flood() -> None:
+        async with asyncio.timeout(250):
+            await asyncio.gather(*(try_again_and_again(n) for n in range(10_000 // LOGINS_OF_ONE)))
+
+    with ThreadPoolExecutor(1) as pool:
+        flooding = pool.submit(asyncio.run, flood())
+        answers = [door.ask("GET", "/health", **as_user("root")).status]
+        while not flooding.done():
+            answers.append(door.ask("GET", "/health", **as_user("root")).status)
+        flooding.result()
+    assert set(answers) == {200}
+    assert statuses.keys() == {b"401", b"503"}
+    assert statuses.total() == 10_000
+    assert door.ask("GET", "/health", **as_user("ruth")).status == 403  # His first login.

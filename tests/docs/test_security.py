@@ -26,11 +26,12 @@ from smq.cli.verbs import _Commands, app
 from smq.client.client import connect
 from smq.front.application import application
 from smq.front.console.console import Console
-from smq.front.console.guard import TOKEN_HEADER, Guard
+from smq.front.console.guard import Guard
 from smq.front.console.history import History
 from smq.front.console.routes import console_routes
 from smq.front.gate import Gate
 from smq.front.metrics.page import page
+from smq.front.origin import TOKEN_HEADER
 from smq.front.rights import FREE, HttpRights
 from smq.front.space import NO_QUOTA, Space
 from smq.model.config import SETTINGS, Config

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from smq.front.debug import is_from_here
+from smq.front.origin import TOKEN_HEADER
 
-TOKEN_HEADER = "x-smq-token"  # noqa: S105  (its name)
 # Only our own files; no framing by other pages. Scripts and styles are never inline.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
