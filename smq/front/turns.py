@@ -9,12 +9,13 @@ all have one address, so that shares of addresses alone would not hold.
 """
 
 import asyncio
-from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from starlette.types import Scope
+
+from smq.security.fair_queue import FairQueue
 
 STEPS_A_TURN = 2  # A step and the request that it may begin take about a millisecond.
 TURN_S = 0.002
@@ -54,31 +55,22 @@ class Line(Generic[T]):
     whoever they are counted to (`whose`) take turns."""
 
     def __init__(self) -> None:
-        self._lines = OrderedDict[str, deque[T]](), OrderedDict[str, deque[T]]()
-        self._count = 0
+        self._first, self._again = FairQueue[T](), FairQueue[T]()
         self._is_for_again = False
 
     def __len__(self) -> int:
         """How many wait."""
-        return self._count
+        return len(self._first) + len(self._again)
 
     def add(self, item: T, whose: str, *, again: bool) -> None:
-        """Have it wait."""
-        self._lines[again].setdefault(whose, deque()).append(item)
-        self._count += 1
+        """Have it wait, which it does not yet."""
+        (self._again if again else self._first).add(item, whose)
 
     def take(self) -> T:
         """Whose turn it is."""
-        assert self._count, "nobody waits"
-        first, again = self._lines
-        line = again if not first or (again and self._is_for_again) else first
-        self._is_for_again = line is first
-        whose, items = line.popitem(last=False)
-        item = items.popleft()
-        if items:
-            line[whose] = items  # Behind all others.
-        self._count -= 1
-        return item
+        is_for_again = not self._first or (self._is_for_again and bool(self._again))
+        self._is_for_again = not is_for_again
+        return (self._again if is_for_again else self._first).pop()
 
 
 class Waits(Protocol):
