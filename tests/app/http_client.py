@@ -2,9 +2,9 @@
 
 import http.client
 import json
-import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
 from smq.testing.smq_broker import SmqBroker
@@ -31,21 +31,11 @@ def request(
     method: str,
     path: str,
     body: bytes | Iterable[bytes] | None = None,
-    *,
-    context: ssl.SSLContext | None = None,
     **headers: str,
 ) -> Iterator[http.client.HTTPResponse]:
-    """One request, its answer to be read in the block; by HTTPS with a `context`."""
-    at = broker.status().http
-    connection = http.client.HTTPConnection(at, timeout=TIMEOUT_S)
-    if context is not None:
-        connection = http.client.HTTPSConnection(at, timeout=TIMEOUT_S, context=context)
-    try:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, body, named)
-        yield connection.getresponse()
-    finally:
-        connection.close()
+    """One request, its answer to be read in the block."""
+    with _asked(HTTPConnection(broker.status().http), method, path, body, headers) as response:
+        yield response
 
 
 def ask(
@@ -53,14 +43,40 @@ def ask(
     method: str,
     path: str,
     body: bytes | Iterable[bytes] | None = None,
-    *,
-    context: ssl.SSLContext | None = None,
     **headers: str,
 ) -> Answer:
     """One request and its whole answer."""
-    with request(broker, method, path, body, context=context, **headers) as response:
+    return exchanged(HTTPConnection(broker.status().http), method, path, body, headers)
+
+
+def exchanged(
+    connection: HTTPConnection,
+    method: str,
+    path: str,
+    body: bytes | Iterable[bytes] | None,
+    headers: Mapping[str, str],
+) -> Answer:
+    """One request on a connection of its own, which may be one of HTTPS, and its whole answer."""
+    with _asked(connection, method, path, body, headers) as response:
         found = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, found, response.read())
+
+
+@contextmanager
+def _asked(
+    connection: HTTPConnection,
+    method: str,
+    path: str,
+    body: bytes | Iterable[bytes] | None,
+    headers: Mapping[str, str],
+) -> Iterator[http.client.HTTPResponse]:
+    connection.timeout = TIMEOUT_S
+    try:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, named)
+        yield connection.getresponse()
+    finally:
+        connection.close()
 
 
 def console_token(broker: SmqBroker) -> str:

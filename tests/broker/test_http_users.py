@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -27,7 +28,7 @@ from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
-from tests.app.http_client import TIMEOUT_S, Answer, ask
+from tests.app.http_client import TIMEOUT_S, Answer, exchanged
 from tests.broker.guarded import allow
 from tests.broker.users import add_users, remove_user
 from tests.front.users import as_user
@@ -54,7 +55,8 @@ class Door(NamedTuple):
         return host, int(port)
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
-        return ask(self.broker, method, path, body, context=self.context, **headers)
+        secured = HTTPSConnection(*self.address, context=self.context)
+        return exchanged(secured, method, path, body, headers)
 
     def query(self, user: str, sql: str) -> Any:
         headers = {**as_user(user), "content_type": "application/sql"}
