@@ -14,6 +14,7 @@ import pytest
 from shm.kernels.base.words import WORD_WRITTEN
 from smq.log.log import Log
 from smq.sealer.key_table import KeyTable
+from smq.testing.simulation.bad_sectors import SECTORS_FROM
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.run import (
     Outcome,
@@ -198,8 +199,8 @@ def test_the_events_of_a_seed_are_data_and_of_known_kinds() -> None:
     assert events == events_of(BUSY) != events_of(BUSY + 1)
     assert [each.at_ms for each in events] == sorted(each.at_ms for each in events)
     assert {each.kind for each in events} <= set(KINDS)
-    late = (each + i for each in (UNSYNCED_FROM, WRITE_BACK_FROM, SECURED_FROM) for i in range(100))
-    seeds = (*range(400, 600), *late)
+    firsts = (UNSYNCED_FROM, WRITE_BACK_FROM, SECURED_FROM, SECTORS_FROM)
+    seeds = (*range(400, 600), *(first + i for first in firsts for i in range(100)))
     drawn = {each.kind for seed in seeds for each in events_of(seed)}
     assert drawn == set(KINDS)
 

@@ -70,6 +70,8 @@ class SimulatedDisk(OsDisk):
         self._only_cached: dict[
             int, list[DiskOperation]
         ] = {}  # In clean pages, but not on the disk.
+        self._dropped: set[int] = set()  # Files of which the page cache has nothing.
+        self._bad: set[tuple[int, int]] = set()  # Pages that cannot be read: file, place.
         self.before_call: Callable[[str], None] = _nothing
 
     def _call(self, method: str) -> None:
@@ -77,6 +79,11 @@ class SimulatedDisk(OsDisk):
         error = self.faults.failing.get(method)
         if error is not None:
             raise OSError(error, os.strerror(error))
+
+    def _look(self, file: int, length: int, at: int) -> None:
+        """Raise OSError if one of these bytes cannot be read."""
+        if any(bad == file and at - PAGE_BYTES < page < at + length for bad, page in self._bad):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def open(self, path: Path) -> int:
         """See Disk."""
@@ -117,12 +124,17 @@ class SimulatedDisk(OsDisk):
         self._write(fd, data, at)
 
     def _write(self, fd: int, data: memoryview, at: int) -> None:
+        file, end = self._opened[fd], at + len(data)
+        self._dropped.discard(file)
+        whole = {page for bad, page in self._bad if bad == file and at <= page <= end - PAGE_BYTES}
+        self._bad -= {(file, page) for page in whole}  # The disk has others for what is written.
         self.files.apply(DiskOperation("write", self._opened[fd], at=at, data=bytes(data)))
         super().write(fd, data, at)
 
     def read(self, fd: int, length: int, at: int) -> np.ndarray:
         """See Disk."""
         self._call("read")
+        self._look(self._opened[fd], length, at)
         return super().read(fd, length, at)
 
     def read_cached(
@@ -135,7 +147,17 @@ class SimulatedDisk(OsDisk):
         """See Disk. With faults, nothing is in the page cache."""
         if self.faults.slow_ms or "read" in self.faults.failing:
             return None
+        try:
+            self._look(self._opened[fd], length, at)
+        except OSError:
+            return None
         return super().read(fd, length, at)
+
+    def cached_pages(self, fd: int, length: int) -> np.ndarray | None:
+        """See Disk."""
+        file = self._opened[fd]
+        bad = [(file, page) in self._bad for page in range(0, length, PAGE_BYTES)]
+        return ~np.array(bad, np.bool_)
 
     def begin_write_back(self, fd: int, length: int) -> None:  # noqa: ARG002
         """See Disk. What it begins, write_back() does."""
@@ -153,6 +175,7 @@ class SimulatedDisk(OsDisk):
         """See Disk."""
         self._call("drop")
         file = self._opened[fd]
+        self._dropped.add(file)
         durable = self.files.contents[file]
         for write in self._only_cached.pop(file, []):
             super().write(fd, memoryview(durable)[write.at : write.at + len(write.data)], write.at)
@@ -160,6 +183,7 @@ class SimulatedDisk(OsDisk):
     def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
         """See Disk. With faults, it reads less than it was to."""
         self._call("read_past_cache")
+        self._look(self._names[path.name], len(out), at)
         data = path.read_bytes()[at : at + len(out)]
         got = self.chance.randint(0, len(data)) if self.faults.slow_ms else len(data)
         out[:got] = np.frombuffer(data, np.uint8)[:got]
@@ -173,6 +197,7 @@ class SimulatedDisk(OsDisk):
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""
         self._call("map")
+        self._look(self._opened[fd], length, 0)
         return super().read(fd, length, 0)
 
     def sync(self, fd: int) -> None:
@@ -254,10 +279,14 @@ class SimulatedDisk(OsDisk):
             pieces = [piece for write in writes for piece in pieces_of(write, size)]
             files.land(file, [piece for piece in pieces if chance.random() < keep])
         files.move(chance.randint(0, len(files.moves)))
+        before = {file: name for name, file in files.names.items()}
         write_image(files.image(), self.directory)
         self.files = Files(read_image(self.directory))
         self._only_cached.clear()
         self._names, self._next_file = dict(self.files.names), len(self.files.names)
+        now = {file: self._names[name] for file, name in before.items()}
+        self._dropped = {now[file] for file in self._dropped if file in now}
+        self._bad = {(now[file], page) for file, page in self._bad if file in now}
 
     def flip_a_bit(self) -> bool:
         """Flip one bit of a segment's file, also on disk; False without a segment.
@@ -279,6 +308,22 @@ class SimulatedDisk(OsDisk):
         os.close(fd)
         self.files.contents[self._names[path.name]][at] ^= bit
         return True
+
+    def lose_a_page(self, which: int) -> tuple[int, np.ndarray, int] | None:
+        """Have a page of a segment that was dropped be unreadable; where the segment begins, its
+        bytes (uint8), and where the page does. None: nothing was dropped."""
+        dropped = sorted(
+            (name, file)
+            for name, file in self._names.items()
+            if name.endswith(".wal") and file in self._dropped
+        )
+        if not dropped:
+            return None
+        name, file = dropped[which % len(dropped)]
+        data = np.fromfile(self.directory / name, np.uint8)
+        at = which // len(dropped) % -(-len(data) // PAGE_BYTES) * PAGE_BYTES
+        self._bad.add((file, at))
+        return int(name.removesuffix(".wal")), data, at
 
 
 def _nothing(_method: str) -> None:

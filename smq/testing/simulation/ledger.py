@@ -23,8 +23,8 @@ class Incarnation:
     claims   by partition: the record at an offset
     places   by partition: the offset of a record
     losses   how many failures occurred that its level does not survive
-    is_damaged   a disk has changed its content: later data may look torn, so nothing in it is
-                 claimed any more
+    is_damaged   a disk has changed its content, so later data may look torn, or cannot read it:
+                 nothing in it is claimed any more
     sent_before  values sent to an earlier topic of this name: their retries may arrive after
                  later records of the same producer
     """
@@ -137,7 +137,7 @@ class Ledger:
         self.sent: dict[str, set[bytes]] = {}  # By topic name, whichever incarnation gets it.
         self.commits: dict[tuple[str, Incarnation, int], Commits] = {}
         self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, requested.
-        self.is_damaged = False
+        self.is_damaged = self.all_is_damaged = False
         self.acks = 0
         self.acked_ns: dict[bytes, int] = {}  # When a record's ack arrived.
         self.offered_ns: dict[bytes, int] = {}  # When somebody had a record to send.
@@ -148,7 +148,8 @@ class Ledger:
         if known is None or known.topic.id != topic.id:
             level = topic.configs.get("smq.durability", "os")
             sent = frozenset(self.sent.get(topic.name, ()))
-            incarnation = Incarnation(topic, level, is_damaged=self.is_damaged, sent_before=sent)
+            damaged = self.all_is_damaged
+            incarnation = Incarnation(topic, level, is_damaged=damaged, sent_before=sent)
             self.current[topic.name] = incarnation
             self.all.append(incarnation)
 
@@ -168,10 +169,19 @@ class Ledger:
 
     def damaged(self) -> None:
         """A bit of a log was flipped: from now on only check that every record read was sent."""
-        self.is_damaged = True
+        self.is_damaged = self.all_is_damaged = True
         for each in self.all:
             each.is_damaged = True
             each.forget()
+
+    def lost(self, numbers: set[int]) -> None:
+        """A page of a log cannot be read: from now on only check that every record that is read of
+        the topics of these partitions was sent. The others lose nothing."""
+        self.is_damaged = True
+        for each in self.all:
+            if numbers & {*each.topic.partition_numbers}:
+                each.is_damaged = True
+                each.forget()
 
     def lose_power(self) -> None:
         """Unsynced data may be lost."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from smq.testing.simulation.defects import (
     acks,
+    bad_pages,
     checkpoints,
     checks,
     clocks,
@@ -49,6 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *compactions.MUTANTS,
     *undecided.MUTANTS,
     *footprints.MUTANTS,
+    *bad_pages.MUTANTS,
     *rights.MUTANTS,
 )
 

@@ -1,0 +1,84 @@
+"""Pages of the log that the disk cannot read any more, of segments that the page cache has dropped.
+
+What has a part in such a page may be lost, and nothing else. Drawn apart from a seed's other
+events, which stay the same.
+"""
+
+import errno
+from collections.abc import Callable, Mapping
+from random import Random
+
+import numpy as np
+
+from shm.kernels.base.frames import frame_bytes
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, FRAME_BYTES_AT
+from smq.log.damage import known_of
+from smq.testing.disk import PAGE_BYTES
+from smq.testing.simulation.world import World
+
+SECTORS_FAIL = "sectors-fail"
+SECTORS_FROM, SECTORS_SHARE = 9001, 0.2
+FILLING_TIMES, FILLING = 24, (15, 5, 300)  # Partitions, records and bytes that fill a segment.
+AFTER_MS = 1500
+
+Numbers = tuple[int, ...]
+
+
+def sectors_fail(world: World, log: int, which: int) -> None:
+    """A page of a segment cannot be read from now on."""
+    disks = world.host.disks
+    lost = disks[log % len(disks)].lose_a_page(which)
+    if lost is not None:
+        start, data, at = lost
+        world.ledger.lost(partitions_in(data, start, at))
+
+
+def partitions_in(data: np.ndarray, start: int, at: int) -> set[int]:
+    """The numbers of the partitions that have a batch with a part in the page at data[at], of a
+    segment (uint8) that begins at position `start`."""
+    numbers = set[int]()
+    for place in range(0, min(len(data), at + PAGE_BYTES), FRAME_ALIGNMENT_BYTES):
+        known = known_of(data[place:], start + place)
+        if known is not None:
+            size = int(data[place + FRAME_BYTES_AT : place + FRAME_BYTES_AT + 4].view(np.int32)[0])
+            if place + frame_bytes(size) > at:
+                numbers.add(known.number)
+    return numbers
+
+
+def draw_sectors_fail(chance: Random) -> Numbers:
+    """Of which log, and which page."""
+    return chance.randrange(3), chance.randrange(1 << 16)
+
+
+SECTORS_KINDS: Mapping[str, tuple[Callable[[Random], Numbers], Callable[..., None]]] = {
+    SECTORS_FAIL: (draw_sectors_fail, sectors_fail)
+}
+
+
+def sectors_of(
+    seed: int, end_ms: int, draw: Callable[[str, Random], Numbers], *, is_wanted: bool
+) -> list[tuple[int, str, Numbers]]:
+    """When pages of a seed cannot be read any more, with records that fill segments before,
+    readers of them, and what has the log repaired or started; in most seeds never."""
+    chance = Random(f"sectors {seed}")  # noqa: S311
+    is_drawn = seed >= SECTORS_FROM and chance.random() < SECTORS_SHARE
+    if not (is_drawn or is_wanted):
+        return []
+    at_ms = AFTER_MS + chance.randint(0, end_ms)
+    events: list[tuple[int, str, Numbers]] = []
+    for _ in range(FILLING_TIMES):
+        who = chance.randrange(3), chance.randrange(3)
+        events.append((at_ms - chance.randint(0, AFTER_MS), "produce", (*who, *FILLING)))
+    for kind, times_max in ((SECTORS_FAIL, 3), ("fetch", 6)):
+        events += [
+            (at_ms + chance.randint(0, AFTER_MS), kind, draw(kind, chance))
+            for _ in range(chance.randint(1, times_max))
+        ]
+    if chance.random() < 0.5:  # A sync: the second row of events.FAILING.
+        failing = (chance.randint(-2, 2), 1, errno.EIO, 50)
+        events.append((at_ms + chance.randint(0, AFTER_MS), "disk-fails", failing))
+    if chance.random() < 0.5:
+        kind = chance.choice(("kill", "kill-all", "cut-power"))
+        events.append((at_ms + chance.randint(0, AFTER_MS), kind, draw(kind, chance)))
+    return events
