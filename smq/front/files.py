@@ -109,7 +109,7 @@ class Files:
         prefix = key + request.query_params.get("prefix", "")
         after = request.query_params.get("after", "")
         limit = _limit(request.query_params.get("limit"))
-        _check_list(request, prefix)
+        check_list(request, prefix)
 
         def listed() -> list[Facts]:
             return list(islice(self._store.list(prefix, after), limit + 1))
@@ -194,7 +194,7 @@ class Files:
             return None
 
 
-def _check_list(request: Request, prefix: str) -> None:
+def check_list(request: Request, prefix: str) -> None:
     """Raises HTTPException unless who asks may read all that begins so.
 
     A list that left out what he may not read would tell of it all the same: `next` and the time

@@ -1,16 +1,20 @@
 """Checks before any route: the path, the Host header, the origin, the number of requests."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from urllib.parse import urlencode
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from smq.front.cookies import session_id_of
 from smq.front.logins import Asking, LoginRefused
 from smq.front.origin import (
     LOCALHOST,
+    READS,
     address_of,
     host_name,
     is_foreign,
@@ -18,14 +22,29 @@ from smq.front.origin import (
     is_of_no_host,
     is_old_browser,
 )
-from smq.front.rights import FREE, HttpRights, api_of, give_rights, refusal_of_user
+from smq.front.rights import (
+    FREE,
+    LOGIN_PATH,
+    HttpRights,
+    api_of,
+    give_rights,
+    give_visit,
+    may_come_by_session,
+    refusal_of_user,
+    visit_in,
+)
+from smq.front.sessions import Visit
 from smq.front.slots import RequestSlot, Slots, slot_of
 from smq.front.turns import standing_of
 from smq.model.printable import say_error
 from smq.security.listener_rules import is_loopback
+from smq.security.listeners import HTTP
+from smq.security.principals import Peer, Principal
 
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
 RETRY_AFTER_S = 1
+OF_USER_MAX = 12  # Requests of one user's sessions at once: two browsers have as many.
+POLLED = ("/console/rates", "/console/lag")  # Pages ask for them again and again.
 OLD_BROWSER = (
     "this browser does not say which page a request comes from (Sec-Fetch-Site), so any page could "
     "ask; use a newer one: Safari 16.4, Firefox 90, Chrome 76"
@@ -49,8 +68,9 @@ class Gate:
     - of browsers that cannot say whose page caused them,
     - of another site's pages, but for links to a route that is a Page,
     - for which `rights` give no leave,
-    - of nobody who has logged in, where `rights` want a login,
-    - for which no slot is free (smq.front.slots).
+    - of nobody who has logged in, where `rights` want a login; browsers are sent to the page where
+      they can,
+    - for which no slot is free (smq.front.slots), or of whose user too many are answered.
 
     The connection is told whether who asked is known: others wait for their turn (smq.front.turns).
     """
@@ -66,7 +86,7 @@ class Gate:
         self._rights = rights
         self._hosts = LOCALHOST | {each.lower() for each in hosts}
         self._pages = [each for each in routes if isinstance(each, Page)]
-        self._slots = Slots()
+        self._slots, self._users = Slots(), Counter[Principal]()
         self._said_s: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,18 +96,74 @@ class Gate:
             return
         needs_login = self._rights.needs_login(scope["path"])
         slot = slot_of(scope, needs_login=needs_login)
+        if slot is not None and (scope["method"], scope["path"]) == ("POST", LOGIN_PATH):
+            slot = slot.for_login(again=standing_of(scope).has_tried)
         give_rights(scope, None)
         # A request that outlasts a stop is cancelled: its connection just ends.
         with suppress(asyncio.CancelledError):
             refusal = self._refusal(scope)
             standing_of(scope).is_known = refusal is None and self._rights.knows_all(scope["path"])
-            if refusal is None and needs_login:
-                assert slot is not None
-                refusal = await self._log_in(scope, slot)
+            if refusal is None:
+                refusal = await self._admit(scope, slot)
             if refusal is None and slot is not None and self._slots.is_full(slot):
                 refusal = self._too_many()
-            with nullcontext() if refusal or slot is None else self._slots.taken(slot):
-                await (refusal or self._inner)(scope, receive, _with_headers(send))
+            taken = nullcontext() if refusal or slot is None else self._slots.taken(slot)
+            with taken, self._of_session(scope) as too_many:
+                answer = refusal or too_many or self._inner
+                await answer(scope, receive, _with_headers(send))
+
+    async def _admit(self, scope: Scope, slot: RequestSlot | None) -> Response | None:
+        """Let a request have the rights of who asks, or refuse it."""
+        rights, method, path = self._rights, scope["method"], scope["path"]
+        needs_session = rights.needs_session(path)
+        if not needs_session and not rights.needs_login(path):
+            return None
+        headers = dict(scope["headers"])
+        is_shown = b"authorization" in headers
+        by_session = needs_session or (may_come_by_session(method, path) and not is_shown)
+        visit = self._visit(scope, headers) if by_session else None
+        if visit is not None:
+            assert rights.logins is not None
+            peer = Peer(visit.session.principal, scope["client"][0], HTTP)
+            user_rights = rights.logins.rights_of(peer)
+            user_rights.api = api_of(method, path)
+            give_rights(scope, user_rights)
+            give_visit(scope, visit)
+            standing_of(scope).is_known = True
+            return None
+        if needs_session:
+            return _no_session(scope, headers)
+        assert slot is not None
+        return await self._log_in(scope, slot)
+
+    @contextmanager
+    def _of_session(self, scope: Scope) -> Iterator[Response | None]:
+        """Count a request among those of its user's sessions; the answer if there are too many."""
+        visit = visit_in(scope)
+        if visit is None:
+            yield None
+            return
+        user = visit.session.principal
+        self._users[user] += 1
+        try:
+            yield self._too_many() if self._users[user] > OF_USER_MAX else None
+        finally:
+            self._users[user] -= 1
+            if not self._users[user]:
+                del self._users[user]
+
+    def _visit(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Visit | None:
+        """The session of a request."""
+        if not scope.get("client"):
+            return None
+        session_id = session_id_of(scope["scheme"], headers)
+        is_poll = scope["path"].startswith(POLLED) or b"hx-request" in headers
+        return self._rights.sessions.visit(
+            session_id,
+            scope["client"][0],
+            asyncio.get_running_loop().time(),
+            is_use=scope["method"] not in READS or not is_poll,
+        )
 
     async def _log_in(self, scope: Scope, slot: RequestSlot) -> Response | None:
         """Let a request have its user's rights, or refuse it."""
@@ -143,6 +219,16 @@ class Gate:
             say_error("front: too many requests at once; more are refused")
         headers = {"retry-after": str(RETRY_AFTER_S)}
         return error(503, "too many requests are being answered already", headers)
+
+
+def _no_session(scope: Scope, headers: Mapping[bytes, bytes]) -> Response:
+    """The answer to who has not logged in: a browser that opens a page is sent where it can."""
+    is_page = headers.get(b"sec-fetch-mode", b"navigate") == b"navigate"
+    if scope["method"] not in READS or not is_page or b"hx-request" in headers:
+        return error(401, f"log in at {LOGIN_PATH}", {"hx-redirect": LOGIN_PATH})
+    query = scope["query_string"].decode("latin-1")
+    place = scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
+    return RedirectResponse(f"{LOGIN_PATH}?{urlencode({'to': place})}", 303)
 
 
 def _with_headers(send: Send) -> Send:

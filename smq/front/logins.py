@@ -20,6 +20,7 @@ from binascii import Error as NotBase64
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from starlette.responses import JSONResponse
@@ -32,7 +33,7 @@ from smq.security.audit import OFF, Audit
 from smq.security.listeners import HTTP
 from smq.security.principals import USER, Peer, Principal
 from smq.security.rights import Rights
-from smq.security.sasl import SaslServer
+from smq.security.sasl import Lasting, SaslServer
 from smq.security.tokens import InvalidToken, Keys, TokenHolder, Tokens
 
 KNOWN_MAX = 1000  # Passwords that were right, and as many tokens.
@@ -76,6 +77,14 @@ class Asking:
     is_private: bool
     standing: PeerStanding = field(default_factory=PeerStanding)
     again: bool = False
+
+
+class LoggedIn(NamedTuple):
+    """Who has logged in, what that was checked with, and for how long it holds at most."""
+
+    user: str
+    checked: Lasting
+    seconds: float = inf
 
 
 class _Shown(NamedTuple):
@@ -161,7 +170,7 @@ class HttpLogins:
         is_open: bool = False,
         audit: Audit = OFF,
     ) -> None:
-        self._passwords, self._rights_of, self._delay_s = passwords, rights_of, delay_s
+        self._passwords, self.rights_of, self._delay_s = passwords, rights_of, delay_s
         self._tokens, self._is_open = tokens, is_open
         self._known, self._known_tokens = _Memory[_Known](), _Memory[_KnownToken]()
         self._lane, self._audit = LoginLane(), audit
@@ -179,12 +188,7 @@ class HttpLogins:
         shown = self._shown_by(asking)
         user = self._user_known(shown)
         if user is None:
-            check = self._user_of_token if shown.is_token else self._user_of_password
-            try:
-                user = await check(shown, asking)
-            except AskerGone:
-                raise LoginRefused(401, WRONG) from None  # Nobody reads it.
-            self._audit.logged_in(self._peer(asking, user), _how(shown))
+            user = (await self._checked(shown, asking)).user
         return self._rights_of_user(asking, user)
 
     def notice_failures(self, now_ms: int) -> None:
@@ -193,6 +197,36 @@ class HttpLogins:
         if count and now_ms - self._told_ms >= NOTICES_MS:
             self.notices.append(f"front: failed logins since the last such line: {count}")
             self._told_count, self._told_ms = self.failed_count, now_ms
+
+    @property
+    def takes_tokens(self) -> bool:
+        return self._tokens is not None
+
+    async def by_password(self, user: str, password: str, asking: Asking) -> LoggedIn:
+        """Who logs in with a name and a password on a page. Raises LoginRefused."""
+        self._check_private(asking)
+        shown = _Shown(is_token=False, secret=f"\0{user}\0{password}".encode())
+        if not (user and password) or "\0" in user + password:
+            await self._fail(asking, shown)
+        return await self._checked(shown, asking)
+
+    async def by_token(self, token: str, asking: Asking) -> LoggedIn:
+        """Who logs in with a token on a page. Raises LoginRefused."""
+        self._check_private(asking)
+        shown = _Shown(is_token=True, secret=token.strip().encode())
+        if self._tokens is None:
+            await self._fail(asking, shown)
+        return await self._checked(shown, asking)
+
+    async def _checked(self, shown: _Shown, asking: Asking) -> LoggedIn:
+        """Who has shown this. Raises LoginRefused."""
+        check = self._by_shown_token if shown.is_token else self._by_shown_password
+        try:
+            found = await check(shown, asking)
+        except AskerGone:
+            raise LoginRefused(401, WRONG) from None  # Nobody reads it.
+        self._audit.logged_in(self._peer(asking, found.user), _how(shown))
+        return found
 
     def knows(self, data: bytes) -> bool:
         """Whether the head of a request, as it comes in, shows what is known to be right."""
@@ -205,19 +239,22 @@ class HttpLogins:
             return False
 
     def _rights_of_user(self, asking: Asking, user: str) -> Rights:
-        return self._rights_of(self._peer(asking, user))
+        return self.rights_of(self._peer(asking, user))
 
     def _peer(self, asking: Asking, user: str) -> Peer:
         return Peer(Principal(USER, user), asking.host, HTTP)
 
     def _shown_by(self, asking: Asking) -> _Shown:
         shown = self._shown(asking.headers.get(b"authorization", b""))
-        if not (asking.is_private or self._is_open):
-            raise LoginRefused(403, ANY_HOST)
+        self._check_private(asking)
         changes = asking.method not in READS
         if changes and not (shown.is_token or asking.headers.get(TOKEN_HEADER.encode())):
             raise LoginRefused(403, NO_HEADER)
         return shown
+
+    def _check_private(self, asking: Asking) -> None:
+        if not (asking.is_private or self._is_open):
+            raise LoginRefused(403, ANY_HOST)
 
     def _shown(self, authorization: bytes) -> _Shown:
         kind, _, secret = authorization.strip().partition(b" ")
@@ -237,7 +274,7 @@ class HttpLogins:
         is_current = known is not None and known.version == self._passwords.version()
         return known.user if known is not None and is_current else None
 
-    async def _user_of_token(self, shown: _Shown, asking: Asking) -> str:
+    async def _by_shown_token(self, shown: _Shown, asking: Asking) -> LoggedIn:
         token, tokens = shown.secret, self._tokens
         assert tokens is not None
         keys, text = tokens.keys, token.decode("latin-1")
@@ -246,9 +283,9 @@ class HttpLogins:
         except InvalidToken:
             await self._fail(asking, shown)
         self._known_tokens[token] = _KnownToken(holder, keys)
-        return holder.user
+        return LoggedIn(holder.user, holder, tokens.left_ms(holder) / 1000)
 
-    async def _user_of_password(self, shown: _Shown, asking: Asking) -> str:
+    async def _by_shown_password(self, shown: _Shown, asking: Asking) -> LoggedIn:
         """Whose password it is. Raises LoginRefused."""
         plain = shown.secret
         name = plain.split(b"\0")[1].decode("latin-1")
@@ -266,7 +303,7 @@ class HttpLogins:
             assert server.checked is not None
             if server.checked.is_current():
                 self._known[plain] = _Known(server.user, version)
-                return server.user
+                return LoggedIn(server.user, server.checked)
 
     async def _in_lane(self, work: Callable[[], T], name: str, asking: Asking) -> T:
         whose = whose_login(asking.host, name)

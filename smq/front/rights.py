@@ -6,12 +6,13 @@
     /debug, /debug/…               users with ALTER on the cluster
     /filer/…, /sql                 users: by the topics that they name (smq.front.files,
                                    smq.app.front.queries)
+    the console's pages            users who have logged in there: by what each page shows
 
-Anything else is for nobody: the console has no login yet.
+Anything else is for nobody. Who has logged in at the console reads the filer, too, for its links.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from secrets import compare_digest
 
 from starlette.exceptions import HTTPException
@@ -19,7 +20,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Scope
 
+from smq.front.cookies import ids_in_head
 from smq.front.logins import HttpLogins
+from smq.front.origin import READS
+from smq.front.sessions import BrowserSessions, Visit
 from smq.front.slots import HEALTH_PATH, LIVE_PATH, METRICS_PATH, READY_PATH
 from smq.model.catalog import NAMESPACE_DEFAULT
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
@@ -29,16 +33,19 @@ from smq.security.rights import EVERYTHING, Rights
 
 FOR_ALL = frozenset({LIVE_PATH, READY_PATH})
 DEBUG_PATH, FILER_PATH, SQL_PATH = "/debug", "/filer/", "/sql"
+LOGIN_PATH, LOGOUT_PATH, STATIC_PATH = "/console/login", "/console/logout", "/console/static/"
+CONSOLE = frozenset({"topics", "groups", "files", "settings", "console"})
+"""What the paths of its pages begin with."""
 CLOSED = (
-    "with authorizer.class.name this broker answers by HTTP only /health, /metrics, /filer, /sql "
-    "and /debug"
+    "with authorizer.class.name this broker answers by HTTP only /health, /metrics, /filer, /sql, "
+    "/debug and the console's pages"
 )
 NO_TOKEN = "/metrics needs a token: set metrics.token, and send it as `Authorization: Bearer …`"  # noqa: S105  (a sentence)
 WRONG_TOKEN = "/metrics needs the token of metrics.token, as `Authorization: Bearer …`"  # noqa: S105
 FILES = "filer/"  # The names of files begin so, for rules.
 _OF_TOPICS = SEGMENTS_PREFIX, PAYLOADS_PREFIX  # <prefix><namespace>/<topic>/…
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
-_RIGHTS = "smq.rights"  # In a request's scope.
+_RIGHTS, _VISIT = "smq.rights", "smq.visit"  # In a request's scope.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class HttpRights:
 
     logins: HttpLogins | None = None
     metrics_tokens: Callable[[], Sequence[str] | None] = lambda: None
+    sessions: BrowserSessions = field(default_factory=BrowserSessions)
 
     @property
     def has_rules(self) -> bool:
@@ -61,7 +69,8 @@ class HttpRights:
         """The answer to a request that is refused whoever asks."""
         if path == METRICS_PATH:
             return self._refusal_of_metrics(headers.get(b"authorization", b""))
-        if self.has_rules and path not in FOR_ALL and not _is_for_users(path):
+        is_open = path in FOR_ALL or _is_for_users(path) or _is_console(path)
+        if self.has_rules and not is_open:
             return JSONResponse({"error": CLOSED}, 403)
         return None
 
@@ -69,9 +78,21 @@ class HttpRights:
         """Whether all whom `refusal` lets pass are known: without rules, and by the token."""
         return not self.has_rules or path == METRICS_PATH
 
+    def knows(self, data: bytes) -> bool:
+        """Whether the head of a request, as it comes in, shows a login that was right. Only how
+        soon it is looked at depends on it."""
+        if self.logins is None:
+            return False
+        return self.logins.knows(data) or any(map(self.sessions.knows, ids_in_head(data)))
+
     def needs_login(self, path: str) -> bool:
         """Whether who asks must say who he is."""
         return self.has_rules and _is_for_users(path)
+
+    def needs_session(self, path: str) -> bool:
+        """Whether who asks must have logged in at the console."""
+        is_open = path == LOGIN_PATH or path.startswith(STATIC_PATH)
+        return self.has_rules and _is_console(path) and not is_open
 
     def _refusal_of_metrics(self, authorization: bytes) -> JSONResponse | None:
         tokens = self.metrics_tokens()
@@ -107,6 +128,27 @@ def api_of(method: str, path: str) -> str:
 def give_rights(scope: Scope, rights: Rights | None) -> None:
     """Let a request have the rights of who asks; None: everybody may do everything."""
     scope[_RIGHTS] = EVERYTHING if rights is None else rights
+
+
+def give_visit(scope: Scope, visit: Visit) -> None:
+    """Let a request have the session of who asks."""
+    scope[_VISIT] = visit
+
+
+def visit_in(scope: Scope) -> Visit | None:
+    """The session of a request; None: it has none."""
+    visit: Visit | None = scope.get(_VISIT)
+    return visit
+
+
+def visit_of(request: Request) -> Visit | None:
+    """The session of who asks; None: it has none."""
+    return visit_in(request.scope)
+
+
+def may_come_by_session(method: str, path: str) -> bool:
+    """Whether a session is login enough where users log in otherwise: to read files."""
+    return method in READS and path.startswith(FILER_PATH)
 
 
 def rights_of(request: Request) -> Rights:
@@ -145,6 +187,10 @@ def spans_topics(prefix: str) -> bool:
 
 def _is_for_users(path: str) -> bool:
     return path in {HEALTH_PATH, SQL_PATH} or _is_debug(path) or path.startswith(FILER_PATH)
+
+
+def _is_console(path: str) -> bool:
+    return path == "/" or path[1:].partition("/")[0] in CONSOLE
 
 
 def _is_debug(path: str) -> bool:

@@ -100,6 +100,12 @@ class Rights:
         """Whether it may do this with a consumer group."""
         return self.is_unlimited or self.may(operation, ResourceType.GROUP, name)
 
+    def groups(self, operation: Operation, names: list[str]) -> list[bool]:
+        """Whether it may do this with each of some consumer groups."""
+        if self._authorizer is None or self.is_unlimited:
+            return [True] * len(names)
+        return self._authorizer.those_allowed(self.peer, operation, ResourceType.GROUP, names)
+
     def transactional_id(self, operation: Operation, name: str) -> bool:
         """Whether it may do this with a transactional id."""
         return self.is_unlimited or self.may(operation, ResourceType.TRANSACTIONAL_ID, name)

@@ -101,10 +101,12 @@ def test_a_request_sent_after_a_rule_is_deleted_is_refused_on_every_node(broker:
 
 
 def test_http_passes_by_no_rule(broker: SmqBroker) -> None:
-    """Payloads and queries are for users (test_http_users), the console for nobody yet."""
+    """Payloads and queries are for users (test_http_users), so is the console
+    (test_console_users)."""
     assert ask(broker, "PUT", "/filer/docs/a", b"x").status == 401
     assert ask(broker, "POST", "/sql", b"SELECT 1").status == 401
-    assert ask(broker, "GET", "/").status == 403
+    assert ask(broker, "GET", "/").status == 303
+    assert ask(broker, "GET", "/console/rates", sec_fetch_mode="cors").status == 401
     assert ask(broker, "GET", "/health/ready").status == 200
     assert ask(broker, "GET", "/metrics").status == 401
     assert ask(broker, "GET", "/metrics", Authorization="Bearer s3cret").status == 200

@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -37,13 +38,13 @@ from smq.front.space import NO_QUOTA, Space
 from smq.model.config import SETTINGS, Config
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.model.topic_configs import TOPIC_CONFIGS
-from smq.security.acls import Operation
+from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
 from smq.testing.memory_store import MemoryStore
 from smq.testing.smq_broker import SmqBroker
 from tests.docs.doors import Door, all_doors, doors_of, libraries
 from tests.front.asgi import Answer, Call, at_once, broker
 from tests.front.console.fake_desk import FACTS, FakeDesk
-from tests.front.users import SUPER, as_user, may_with_cluster, rights_for
+from tests.front.users import SUPER, as_user, may, may_with_cluster, rights_for
 from tests.load.test_page import a_result
 
 PAGE = Path("docs/security.md").read_text()
@@ -52,6 +53,7 @@ FAR, HERE = "192.0.2.7", "127.0.0.1"
 TOKEN = "secret-of-the-console"
 METRICS_TOKEN = "secret-of-metrics"
 NONE: Mapping[str, str] = {}
+AT_CONSOLE = "users at the console"
 METHODS = ("GET", "PUT", "POST", "DELETE")
 
 
@@ -148,7 +150,8 @@ def f(sock: socket.socket, child: "subprocess.Popen[str]") -> socket.socket:
 def front(rights: HttpRights, host: str) -> ASGIApp:
     """What the front serves, asked from an address."""
     store = MemoryStore()
-    console = Console(lambda: FACTS, History(), FakeDesk(), store, lambda *_: {}, Guard(TOKEN))
+    guard, desk = Guard(TOKEN, has_rules=rights.has_rules), FakeDesk()
+    console = Console(lambda: FACTS, History(), lambda _: desk, store, lambda *_: {}, guard, rights)
     queries = Queries(Path("nowhere"), Config())
     around = replace(
         broker(), insides={**insides(Path("nowhere")), "telemetry": list}, rights=rights
@@ -174,7 +177,8 @@ def listed_routes() -> Iterator[tuple[str, str, str, str]]:
 
 
 def is_refused(answer: Answer) -> bool:
-    return answer.status in {401, 403}
+    is_sent_on = answer.headers.get("location", "").startswith("/console/login?")
+    return answer.status in {401, 403} or is_sent_on
 
 
 def ask(app: ASGIApp, method: str, path: str, headers: Mapping[str, str] = NONE) -> Answer:
@@ -204,6 +208,50 @@ def test_routes_answer_those_of_the_page(method: str, path: str, who: str, _: st
     assert is_refused(ask(here, method, path, {"sec-fetch-site": "cross-site"}))
 
 
+def check_console(method: str, path: str, needs: str) -> None:
+    """Assert that a route is for users who have logged in at the console, and have the rights that
+    the page says."""
+    right = re.fullmatch(r" with (\w+) on the (cluster|topic|group)( and all topics)?", needs)
+    assert right or needs in {"", ", by topic", ", by Kafka's API"}
+    rules = []
+    if right:
+        kind = ResourceType[right[2].upper()]
+        name = {ResourceType.TOPIC: "0", ResourceType.GROUP: "readers"}.get(kind, CLUSTER_NAME)
+        rules = [may("alice", Operation[right[1]], name, kind)]
+        if right[3]:
+            rules.append(may("alice", Operation.DESCRIBE, "*"))
+            rules.append(may("alice", Operation.DESCRIBE, "readers", ResourceType.GROUP))
+    asked = path + ("?group=readers&key=docs/a" if method == "GET" else "")
+
+    def refused(user: str, *, cookie: bool = True, token: bool = True) -> bool:
+        app = front(rights_for(*rules, token=METRICS_TOKEN), HERE)
+        session = session_of(app, user)
+        shown = {"cookie": session[0]} if cookie else as_user(user)
+        body = urlencode({"token": session[1]}).encode() if token else b""
+        headers = {"host": HERE, TOKEN_HEADER: session[1] if token else TOKEN, **shown}
+        filled = re.sub(r"\{\w+(:\w+)?\}", "0", asked)
+        [answer] = at_once(app, [Call(method, filled, [body], headers)])
+        return is_refused(answer)
+
+    assert refused(SUPER, cookie=False), "a password is no session"
+    assert not refused(SUPER)
+    assert not refused("alice") or needs == ", by topic"
+    assert refused("bob") == bool(right or needs == ", by topic")
+    assert method == "GET" or refused(SUPER, token=False)
+
+
+def session_of(app: ASGIApp, user: str) -> tuple[str, str]:
+    """The cookie and the token of a user who has logged in."""
+    form = urlencode({"user": user, "password": user[::-1]}).encode()
+    [answer] = at_once(app, [Call("POST", "/console/login", [form], {"host": HERE})])
+    assert answer.status == 303
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    [page] = at_once(app, [Call("GET", "/", headers={"host": HERE, "cookie": cookie})])
+    found = re.search('name="smq-token" content="([^"]+)"', page.body.decode())
+    assert found
+    return cookie, found[1]
+
+
 @pytest.mark.parametrize(("method", "path", "_", "who"), [*listed_routes()])
 def test_routes_behind_an_authorizer_answer_those_of_the_page(
     method: str, path: str, _: str, who: str
@@ -213,8 +261,14 @@ def test_routes_behind_an_authorizer_answer_those_of_the_page(
     app = front(rights_for(*rules, token=METRICS_TOKEN), HERE)
     bearer = {"authorization": f"Bearer {METRICS_TOKEN}", TOKEN_HEADER: TOKEN}
     others = {"everybody", "nobody", "who has such a token", "users, by topic", "every user"}
+    if who.startswith(AT_CONSOLE):
+        check_console(method, path, who.removeprefix(AT_CONSOLE))
+        return
     assert right or who in others
-    assert is_refused(ask(app, method, path)) == (who != "everybody")
+    logs_in = (method, path) == ("POST", "/console/login")  # An empty form is no login.
+    assert is_refused(ask(app, method, path)) == (who != "everybody" or logs_in)
+    if logs_in:
+        return
     for_token = {"everybody", "who has such a token"}
     assert is_refused(ask(app, method, path, bearer)) == (who not in for_token)
     is_for_root = who not in {"nobody", "who has such a token"}

@@ -1,14 +1,17 @@
 """The front's host names, and its limit of concurrent requests."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from smq.front import slots
+from smq.front import gate, slots
 from smq.front.gate import Gate
+from smq.front.logins import Asking
 from smq.front.rights import FREE, HttpRights
 from smq.front.turns import PeerStanding
 from smq.testing.memory_store import MemoryStore
@@ -172,3 +175,34 @@ def test_wrong_passwords_take_no_slot_from_who_is_logged_in(
     known = Call("GET", path, headers=as_user("alice"))
     answers = [each.status for each in at_once(app, [*wrong, known])]
     assert answers == [401, 401, 503, 503, 403]
+
+
+def test_one_user_does_not_take_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "OF_USER_MAX", 2)
+    rights = rights_for()
+    assert rights.logins is not None
+    cookies: dict[str, Any] = {}
+    asking = Asking("POST", {}, "127.0.0.1", is_private=True)
+    for user in ("alice", "bob"):
+        holder = asyncio.run(rights.logins.by_password(user, user[::-1], asking))
+        session_id = rights.sessions.begin(holder, "127.0.0.1", 0.0)
+        cookies[user] = {"cookie": f"smq-session={session_id}"}
+    monkeypatch.setattr(rights.sessions, "visit", partial(_at_the_start, rights.sessions.visit))
+    app = Gate(slow, frozenset(), (), rights)
+    users = ["alice", "alice", "alice", "bob"]
+    found = at_once(app, [Call("GET", "/topics", headers=cookies[each]) for each in users])
+    assert [each.status for each in found] == [200, 200, 503, 200]
+    assert call(app, "GET", "/topics", **cookies["alice"]).status == 200
+
+
+async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers when all that has come at once is under way."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    await PlainTextResponse("answer")(scope, receive, send)
+
+
+def _at_the_start(
+    visit: Callable[..., Any], session_id: str, host: str, _: float, **how: Any
+) -> Any:
+    return visit(session_id, host, 0.0, **how)

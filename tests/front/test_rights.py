@@ -37,10 +37,12 @@ def test_whether_the_broker_lives_is_for_all(rights: HttpRights, path: str) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
+        "//",
         "//debug",
         "//filer/docs/a",
-        "/console/rates",
+        "//topics",
+        "/consoles",
+        "/topics2",
         "/debugging",
         "/filer",
         "/health/",
@@ -50,7 +52,7 @@ def test_whether_the_broker_lives_is_for_all(rights: HttpRights, path: str) -> N
         "/metrics/",
         "/no-such-page",
         "/sql/",
-        "/topics",
+        "/static/console.css",
     ],
 )
 def test_pages_that_rules_cannot_decide_on_are_refused(method: str, path: str) -> None:
@@ -83,7 +85,8 @@ def test_a_request_without_a_login_is_asked_for_one(method: str, path: str) -> N
 
 def test_a_refusal_says_why() -> None:
     app = front(MemoryStore(), rights=RULES)
-    assert "authorizer.class.name" in call(app, "GET", "/topics").json["error"]
+    assert "authorizer.class.name" in call(app, "GET", "/no-such").json["error"]
+    assert "/console/login" in call(app, "POST", "/topics").json["error"]
     assert "who you are" in call(app, "GET", "/filer/docs/a").json["error"]
     assert "set metrics.token" in call(app, "GET", "/metrics").json["error"]
 

@@ -15,7 +15,7 @@ from uvicorn import Config as UvicornConfig, Server
 from smq.app.front import otlp
 from smq.app.front.audit import AuditTeller
 from smq.app.front.desk.decode import decoded
-from smq.app.front.desk.desk import SdkDesk
+from smq.app.front.desk.desk import desk_of
 from smq.app.front.insides import insides
 from smq.app.front.metrics import Metrics, keep_counting as keep_sampling, keep_watching
 from smq.app.front.observer import Observer
@@ -100,26 +100,28 @@ async def _serve(inheritance: Inheritance) -> None:
     settings = FrontSettings(inheritance, space, metrics)
     settings.look()
     for_metrics = watched_metrics_tokens(inheritance)
+    rights = HttpRights(logins, lambda: for_metrics.tokens)
     broker = FrontBroker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, inheritance.runtime_dir, metrics.look),
         metrics=metrics.page,
         look=metrics.look,
         insides=insides(inheritance.data_dir) | {"telemetry": telemetry(inheritance)},
-        rights=HttpRights(logins, lambda: for_metrics.tokens),
+        rights=rights,
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(
         metrics.recent,
         metrics.history,
-        SdkDesk(inheritance.data_dir),
+        partial(desk_of, inheritance.data_dir, inheritance.front_fds),
         store,
         decoded,
-        Guard(inheritance.console_token),
+        Guard(inheritance.console_token, has_rules=rights.has_rules),
+        rights,
     )
     routes = [*queries.routes(), *console_routes(console)]
     app = application(store, space, broker, own_names(config), routes)
-    turns = Turns() if logins is None else Turns(logins.knows)
+    turns = Turns(rights.knows)
     server = OurServer(_uvicorn(app, tls, turns), inheritance)
     sender = _sender(inheritance, metrics)
     teller = AuditTeller(access.audit, inheritance.socket_path(COORDINATOR), say_error, logins)

@@ -9,9 +9,12 @@
 
 Pages work without scripts; scripts add charts, previews and actions. An action is a POST whose
 answer is a sentence, or a header that redirects the page (HX-Redirect).
+
+Where access rules decide, pages are for users who have logged in. The desk acts as the user who
+asked, and facts are those that the user may know (smq.front.console.sight).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -19,6 +22,7 @@ from urllib.parse import parse_qsl
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -27,11 +31,15 @@ from smq.filer.store import Store
 from smq.front.console.desk import Desk
 from smq.front.console.guard import Answer, Guard
 from smq.front.console.history import History
+from smq.front.console.sight import visible
 from smq.front.console.templates import render
 from smq.front.gate import Page
 from smq.front.metrics.facts import Facts
+from smq.front.rights import FREE, HttpRights, has_logged_in, rights_of, visit_of
 from smq.front.streams import small_body
 from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
+from smq.security.audit import DENIALS
+from smq.security.principals import Peer
 
 AT_ONCE = 4  # Pages that query the broker: each uses a thread, and holds records in memory.
 FIELDS_MAX = 100
@@ -42,14 +50,16 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """The sources of the pages. `facts` may be a moment old."""
+    """The sources of the pages. `facts` may be a moment old; `desks` has a desk for each user; with
+    None for everybody."""
 
     facts: Callable[[], Facts]
     history: History
-    desk: Desk
+    desks: Callable[[Peer | None], Desk]
     store: Store
     decode: Callable[[str, bytes], dict[str, Any]]
     guard: Guard
+    rights: HttpRights = FREE
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(AT_ONCE))
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
@@ -57,9 +67,14 @@ class Console:
         """Run a call of the desk in a thread."""
         return await run_sync(partial(work, *arguments), limiter=self.asking)
 
-    async def look(self) -> Facts:
-        """Read the facts now."""
-        return await run_sync(self.facts, limiter=self.looking)
+    def desk(self, request: Request) -> Desk:
+        """The desk of who asks."""
+        return self.desks(rights_of(request).peer if has_logged_in(request) else None)
+
+    async def look(self, request: Request) -> Facts:
+        """The facts of now that who asks may know."""
+        facts = await run_sync(self.facts, limiter=self.looking)
+        return await visible(facts, rights_of(request))
 
     def page(self, path: str, answer: Answer) -> Route:
         """The route of a page that other sites may link to."""
@@ -72,6 +87,11 @@ class Console:
     def action(self, path: str, answer: Answer) -> Route:
         """The route of an action."""
         return Route(path, self.guard.action(_or_say(answer)), methods=["POST"])
+
+
+def page_of(request: Request, name: str, values: Mapping[str, Any], status: int = 200) -> Response:
+    """A page, or a part of one."""
+    return render(name, values, status, visit_of(request))
 
 
 def told(sentence: str, status: int = 200) -> HTMLResponse:
@@ -95,9 +115,9 @@ def _or_sentence(answer: Answer) -> Answer:
     async def answered(request: Request) -> Response:
         try:
             return await answer(request)
-        except (BrokerError, PeerError, StoreError, ValueError) as reason:
+        except (BrokerError, HTTPException, PeerError, StoreError, ValueError) as reason:
             values = {"title": "This did not work", "sentence": sentence_of(reason), "here": ""}
-            return render("failed.html", values, _status(reason))
+            return page_of(request, "failed.html", values, _status(reason))
 
     return answered
 
@@ -116,14 +136,20 @@ def _or_say(answer: Answer) -> Answer:
 
 def sentence_of(reason: Exception) -> str:
     """The sentence to show for a failure."""
+    if isinstance(reason, HTTPException):
+        return reason.detail
     return str(reason) or type(reason).__name__
 
 
 def _status(reason: Exception) -> int:
+    if isinstance(reason, HTTPException):
+        return reason.status_code
     if isinstance(reason, ValueError):
         return 400
     if not isinstance(reason, BrokerError):
         return 404 if isinstance(reason, NotFound) else 502
+    if reason.code in DENIALS:
+        return 403
     if reason.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return 404
     return 503 if reason.code == ErrorCode.BROKER_NOT_AVAILABLE else 409

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from smq.front.console import text
+from smq.front.sessions import Visit
 
 TYPES = {
     "js": "text/javascript",
@@ -42,9 +43,12 @@ def environment() -> Environment:
     return made
 
 
-def render(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-    """Render a page or a part of one."""
-    return HTMLResponse(environment().get_template(name).render(values), status)
+def render(
+    name: str, values: Mapping[str, Any], status: int = 200, visit: Visit | None = None
+) -> HTMLResponse:
+    """Render a page or a part of one; `visit` is the session of who asks."""
+    template = environment().get_template(name)
+    return HTMLResponse(template.render(values, visit=visit), status)
 
 
 def static_routes() -> list[Route]:

@@ -1,5 +1,6 @@
 """A desk that has what a test puts on it, and an application around it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +30,9 @@ from smq.front.console.history import History
 from smq.front.console.routes import console_routes
 from smq.front.gate import Gate
 from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessFacts
+from smq.front.rights import FREE, HttpRights
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.principals import Peer
 from smq.store.config_changes import ConfigChange
 from tests.front.asgi import Answer, call
 
@@ -141,10 +144,35 @@ class Browser:
     store: Store = NOWHERE
     decoded: dict[str, Any] = field(default_factory=dict)
     host: str = "127.0.0.1"
+    rights: HttpRights = FREE
+    asked_for: list[Peer | None] = field(default_factory=list)
+    cookie: str = ""
 
     def get(self, path: str, **headers: Any) -> Answer:
         """A page."""
-        return call(self._app(), "GET", path, **headers)
+        return call(self._app(), "GET", path, **self._cookies(), **headers)
+
+    def log_in(self, user: str, **fields: str) -> Answer:
+        """Fill in the page where users log in; the password is the name backwards."""
+        given = {"user": user, "password": user[::-1], **fields}
+        answer = self.send("/console/login", **given)
+        self.cookie = answer.headers.get("set-cookie", "").partition(";")[0]
+        return answer
+
+    def send(self, path: str, **fields: str) -> Answer:
+        """A form, as a browser sends it without a script."""
+        body = urlencode(fields).encode()
+        return call(self._app(), "POST", path, body, **self._cookies())
+
+    @property
+    def token(self) -> str:
+        """That of the session, from a page of it."""
+        found = re.search('name="smq-token" content="([^"]+)"', self.text("/"))
+        assert found
+        return found[1]
+
+    def _cookies(self) -> dict[str, Any]:
+        return {"cookie": self.cookie} if self.cookie else {}
 
     def text(self, path: str) -> str:
         """A page that is there."""
@@ -155,7 +183,7 @@ class Browser:
     def post(self, path: str, token: str = TOKEN, **fields: str) -> Answer:
         """An action."""
         body = urlencode(fields).encode()
-        return call(self._app(), "POST", path, body, x_smq_token=token)
+        return call(self._app(), "POST", path, body, x_smq_token=token, **self._cookies())
 
     def said(self, path: str, **fields: str) -> str:
         """What an action answers that succeeds."""
@@ -163,17 +191,22 @@ class Browser:
         assert answer.status == 200, answer.body
         return answer.body.decode()
 
+    def _desk_of(self, peer: Peer | None) -> FakeDesk:
+        self.asked_for.append(peer)
+        return self.desk
+
     def _app(self) -> ASGIApp:
         console = Console(
             lambda: self.facts,
             self.history,
-            self.desk,
+            self._desk_of,
             self.store,
             lambda *_: self.decoded,
-            Guard(TOKEN),
+            Guard(TOKEN, has_rules=self.rights.has_rules),
+            self.rights,
         )
         routes = console_routes(console)
-        inner = Gate(Starlette(routes=routes), frozenset(), routes)
+        inner = Gate(Starlette(routes=routes), frozenset(), routes, self.rights)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await inner({**scope, "client": (self.host, 5)}, receive, send)

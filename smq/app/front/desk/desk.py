@@ -1,5 +1,11 @@
-"""The console's desk: opens one or a few connections per question and closes them afterwards."""
+"""The console's desk: opens one or a few connections per question and closes them afterwards.
 
+Without access rules it speaks as the broker's user. With them it speaks for the user who asked,
+through sockets that only the front has: what it gets and may change is what Kafka's API answers to
+that user.
+"""
+
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,8 +26,10 @@ from smq.client.kafka.group_admin import (
 )
 from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace, resolve
 from smq.client.kafka.topic_changes import add_partitions, alter_topic
-from smq.client.locate import KAFKA, cluster_at
+from smq.client.locate import KAFKA, Way, way_to
 from smq.client.names import TopicPartition, by_topic
+from smq.client.reach import Reach
+from smq.client.secure.security import Security
 from smq.front.console.desk import (
     BrokerSetting,
     FoundRecords,
@@ -37,6 +45,8 @@ from smq.front.console.desk import (
 )
 from smq.model.config_values import SOURCES
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.security.external import NAME as EXTERNAL, Named
+from smq.security.principals import Peer
 from smq.store.config_changes import ConfigChange, open_config_changes
 from smq.store.overview import open_overview
 from smq.wire.generated.describe_groups import DescribedGroup
@@ -47,14 +57,18 @@ PATIENCE_S = 5.0  # Give up on a broker that does not answer.
 class SdkDesk:
     """See smq.front.console.desk. Thread-safe."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
+    def __init__(self, data_dir: Path, way: Way | None = None) -> None:
+        self._data_dir, self._way = data_dir, way
 
     def _cluster(self) -> Cluster:
-        return cluster_at(self._data_dir, timeout_s=PATIENCE_S)
+        way = self._way or way_to(self._data_dir)
+        return Cluster(way.bootstrap, PATIENCE_S, security=way.security)
 
     def _client(self) -> Client:
-        return connect(self._data_dir, transport=KAFKA, timeout_s=PATIENCE_S)
+        if self._way is None:
+            return connect(self._data_dir, transport=KAFKA, timeout_s=PATIENCE_S)
+        bootstrap, security = self._way
+        return Client(Reach(bootstrap, deadline_seconds=PATIENCE_S, security=security))
 
     def _partition_count(self, topic: str) -> int:
         with self._cluster() as cluster:
@@ -228,6 +242,18 @@ class SdkDesk:
         """Delete a group and its offsets."""
         with self._cluster() as cluster:
             delete_group(cluster, group)
+
+
+def desk_of(data_dir: Path, front_fds: Mapping[int, int], peer: Peer | None) -> SdkDesk:
+    """The desk of a user, None: of everybody, where no rules decide."""
+    if peer is None:
+        return SdkDesk(data_dir)
+    assert front_fds, "where rules decide the front has its own way to each shard"
+    named = Named(peer.principal.name, peer.host)
+    security = Security(mechanism=EXTERNAL, user=named.token, socket_owner=os.getuid())
+    return SdkDesk(
+        data_dir, Way(",".join(map("/proc/self/fd/{}".format, front_fds.values())), security)
+    )
 
 
 def _clock_s() -> float:

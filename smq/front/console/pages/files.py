@@ -9,9 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.filer.store import KEY_BYTES_MAX, Facts, Store
-from smq.front.console.console import Console
-from smq.front.console.templates import render
+from smq.filer.store import KEY_BYTES_MAX, Facts, Store, checked_key
+from smq.front.console.console import Console, page_of
+from smq.front.console.desk import ShownReference
+from smq.front.files import check_list
+from smq.front.rights import check_topic, resource_of, rights_of
+from smq.security.acls import Operation
 
 ROWS_A_PAGE = 100  # Each row that is a folder costs a list request.
 BEHIND = "/\U0010ffff"  # Appended to a folder's name: sorts after everything in it.
@@ -49,18 +52,30 @@ class SegmentFile(NamedTuple):
 def file_routes(console: Console) -> list[Route]:
     """The routes."""
 
+    async def _references(request: Request, payload: str) -> list[ShownReference]:
+        found, rights = (
+            await console.ask(console.desk(request).references, payload),
+            rights_of(request),
+        )
+        return [each for each in found if rights.topic(Operation.READ, each.topic)]
+
     async def folder(request: Request) -> Response:
         prefix, after = (_key(request, name) for name in ("in", "after"))
+        check_list(request, prefix)
         found = await console.ask(listing, console.store, prefix, after)
         more = f"?{urlencode({'in': prefix, 'after': found.after})}" if found.after else ""
         where = {"crumbs": list(crumbs(prefix)), "rows": found.rows, "is_first": not after}
-        return render("files.html", {"title": "Files", "here": "/files", "more": more, **where})
+        return page_of(
+            request, "files.html", {"title": "Files", "here": "/files", "more": more, **where}
+        )
 
     async def one(request: Request) -> Response:
         key = _key(request, "key")
+        checked_key(key)
+        check_topic(request, Operation.READ, resource_of(key))
         facts = await console.ask(console.store.head, key)
         payload = _PAYLOAD.fullmatch(key)
-        named_by = await console.ask(console.desk.references, payload["id"]) if payload else []
+        named_by = await _references(request, payload["id"]) if payload else []
         folder_key, slash, name = key.rpartition("/")
         values = {
             "title": name,
@@ -71,7 +86,7 @@ def file_routes(console: Console) -> list[Route]:
             "is_payload": payload is not None,
             "named_by": named_by,
         }
-        return render("file.html", values)
+        return page_of(request, "file.html", values)
 
     return [console.page("/files", folder), console.search("/files/one", one)]
 

@@ -7,12 +7,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, gone_to, told
+from smq.front.console.console import Console, form_of, gone_to, page_of, told
 from smq.front.console.desk import Move, ShownGroup
 from smq.front.console.paging import paged, whole
-from smq.front.console.templates import COLORS, render
+from smq.front.console.sight import Names, check, described, sees_all
+from smq.front.console.templates import COLORS
 from smq.front.metrics.alerts import GroupLag, lags_of
 from smq.front.metrics.facts import Facts, GroupOffset
+from smq.front.rights import rights_of
+from smq.security.acls import Operation, ResourceType
 
 GROUPS_A_PAGE = 100
 OFFSETS_A_PAGE = 200
@@ -27,8 +30,8 @@ def group_routes(console: Console) -> list[Route]:
 
 def _pages(console: Console) -> list[Route]:
     async def groups(request: Request) -> Response:
-        listed = await console.ask(console.desk.groups)
-        facts = await console.look()
+        listed = await console.ask(console.desk(request).groups)
+        facts = await console.look(request)
         part, lags = request.query_params.get("q", ""), lags_of(facts.offsets)
         rows = [
             (each, facts.members.get(each.group, 0), lags.get(each.group, GroupLag(0, 0.0)))
@@ -36,15 +39,18 @@ def _pages(console: Console) -> list[Route]:
             if part in each.group
         ]
         values = {"title": "Groups", "here": "/groups", "q": part}
-        return render("groups.html", values | paged(rows, GROUPS_A_PAGE, request))
+        return page_of(request, "groups.html", values | paged(rows, GROUPS_A_PAGE, request))
 
     async def group(request: Request) -> Response:
         name = request.query_params.get("group", "")
-        described = await console.ask(console.desk.group, name)
-        facts = await console.look()
+        check(request, Operation.DESCRIBE, ResourceType.GROUP, name)
+        found, rights = await console.ask(console.desk(request).group, name), rights_of(request)
+        assigned = (topic for each in found.members for topic, _ in each.partitions)
+        seen = _of_topics(found, await described(rights, assigned))
+        facts = await console.look(request)
         rows = [each for each in facts.offsets if each.group == name]
-        values = _values(described, facts, rows)
-        return render("group.html", values | paged(rows, OFFSETS_A_PAGE, request))
+        values = _values(seen, facts, rows, has_history=sees_all(rights))
+        return page_of(request, "group.html", values | paged(rows, OFFSETS_A_PAGE, request))
 
     return [console.page("/groups", groups), console.page("/groups/one", group)]
 
@@ -55,20 +61,22 @@ def _actions(console: Console) -> list[Route]:
         name = form.get("group", "")
         if form.get("do") == "commit":
             moves = moves_of(form.get("plan", ""))
-            await console.ask(console.desk.reset, name, moves)
+            await console.ask(console.desk(request).reset, name, moves)
             return told(f"{len(moves)} offsets of {name} were reset.")
         topic, place = form.get("topic", "").strip(), form.get("place", "").strip()
-        moves = await console.ask(console.desk.moves, name, topic, place)
+        moves = await console.ask(console.desk(request).moves, name, topic, place)
         if len(moves) > MOVES_MAX:
             raise ValueError(f"a reset moves at most {MOVES_MAX} partitions; name a topic")
-        return render("moves.html", {"group": name, "moves": moves, "plan": plan_of(moves)})
+        return page_of(
+            request, "moves.html", {"group": name, "moves": moves, "plan": plan_of(moves)}
+        )
 
     async def delete(request: Request) -> Response:
         form = await form_of(request)
         name = form.get("group", "")
         if form.get("confirm") != name:
             raise ValueError(f"nothing was deleted: type {name} to confirm")
-        await console.ask(console.desk.delete_group, name)
+        await console.ask(console.desk(request).delete_group, name)
         return gone_to("/groups")
 
     return [
@@ -93,7 +101,18 @@ def moves_of(plan: str) -> list[Move]:
     ]
 
 
-def _values(group: ShownGroup, facts: Facts, rows: list[GroupOffset]) -> dict[str, Any]:
+def _of_topics(group: ShownGroup, topics: Names) -> ShownGroup:
+    """A group of which only partitions of some topics are known."""
+    members = (
+        each._replace(partitions=tuple(name for name in each.partitions if name[0] in topics))
+        for each in group.members
+    )
+    return group._replace(members=tuple(members))
+
+
+def _values(
+    group: ShownGroup, facts: Facts, rows: list[GroupOffset], *, has_history: bool
+) -> dict[str, Any]:
     lags = lags_of(rows)
     owners = {
         name: number for number, member in enumerate(group.members) for name in member.partitions
@@ -117,5 +136,5 @@ def _values(group: ShownGroup, facts: Facts, rows: list[GroupOffset]) -> dict[st
         "color_of": lambda owner: f"c{owner % COLORS}",
         "owners": {f"{t}-{p}": group.members[n] for (t, p), n in owners.items()},
         "topics": topics,
-        "history": f"/console/lag?{urlencode({'group': group.group})}",
+        "history": f"/console/lag?{urlencode({'group': group.group})}" if has_history else "",
     }

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, told
+from smq.front.console.console import Console, form_of, page_of, told
 from smq.front.console.desk import (
     NEWEST,
     PREVIEW_BYTES,
@@ -20,10 +20,11 @@ from smq.front.console.desk import (
     Wanted,
 )
 from smq.front.console.paging import whole
-from smq.front.console.templates import render
+from smq.front.console.sight import check
 from smq.front.console.text import DECODED_KINDS, pretty, shown
 from smq.model.errors import NotFound
 from smq.model.references import NotAHandle, Reference
+from smq.security.acls import Operation, ResourceType
 
 LIMIT, LIMIT_MAX = 50, 500  # Records per page.
 PARTITION_MAX = 2**31 - 1
@@ -36,16 +37,17 @@ def message_routes(console: Console) -> list[Route]:
 
     async def messages(request: Request) -> Response:
         wanted = wanted_of(request.path_params["topic"], request.query_params)
-        found = await console.ask(console.desk.read, wanted)
+        check(request, Operation.READ, ResourceType.TOPIC, wanted.topic)
+        found = await console.ask(console.desk(request).read, wanted)
         if request.query_params.get("as") == "ndjson":
             return _download(f"{wanted.topic}.ndjson", b"".join(map(_line, found.records)))
-        return render("messages.html", _values(wanted, found, request.query_params))
+        return page_of(request, "messages.html", _values(wanted, found, request.query_params))
 
     async def record(request: Request) -> Response:
         seen = await _record_of(console, request)
         values = {"title": f"{seen.topic} {seen.partition}:{seen.offset}", "here": "/topics"}
         name = "record_part.html" if request.query_params.get("part") else "record.html"
-        return render(name, values | await _details(console, seen))
+        return page_of(request, name, values | await _details(console, seen))
 
     async def value(request: Request) -> Response:
         seen = await _record_of(console, request)
@@ -54,7 +56,7 @@ def message_routes(console: Console) -> list[Route]:
 
     async def produce(request: Request) -> Response:
         made = new_record(request.path_params["topic"], await form_of(request))
-        partition, offset = await console.ask(console.desk.produce, made)
+        partition, offset = await console.ask(console.desk(request).produce, made)
         return told(f"Appended to partition {partition} at offset {offset}.")
 
     path = "/topics/{topic}/messages"
@@ -143,7 +145,8 @@ def _headers(seen: ShownRecord) -> list[tuple[str, Any]]:
 async def _record_of(console: Console, request: Request) -> ShownRecord:
     where = request.path_params
     topic, partition, offset = where["topic"], where["partition"], where["offset"]
-    seen = await console.ask(console.desk.record, topic, partition, offset)
+    check(request, Operation.READ, ResourceType.TOPIC, topic)
+    seen = await console.ask(console.desk(request).record, topic, partition, offset)
     if seen is None:
         raise NotFound(f"{topic} {partition}:{offset}", "there is no record with this offset")
     return seen

@@ -6,10 +6,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console
-from smq.front.console.templates import render
+from smq.front.console.console import Console, page_of
+from smq.front.console.sight import check, check_sees_all, sees_all
 from smq.front.metrics.alerts import lags_of
 from smq.front.metrics.facts import Facts
+from smq.front.rights import rights_of
+from smq.security.acls import Operation, ResourceType
 
 CHARTED = ("records_in", "bytes_in", "bytes_out", "produce_requests", "fetch_requests")
 PARTS = {"cards": "overview_cards.html", "facts": "overview_facts.html"}  # Refreshed periodically.
@@ -20,11 +22,12 @@ def overview_routes(console: Console) -> list[Route]:
     """The routes."""
 
     async def overview(request: Request) -> Response:
-        facts = await console.look()
+        facts = await console.look(request)
         name = PARTS.get(request.query_params.get("part", ""), "overview.html")
-        return render(name, _values(console, facts))
+        return page_of(request, name, _values(console, facts, is_all=sees_all(rights_of(request))))
 
     async def rates(request: Request) -> Response:
+        check_sees_all(request)
         since = request.query_params.get("since", "0")
         since_ms = int(since) if since.isdecimal() and len(since) < 16 else 0
         series = console.history.rates(CHARTED, since_ms)
@@ -32,6 +35,8 @@ def overview_routes(console: Console) -> list[Route]:
 
     async def lag(request: Request) -> Response:
         group = request.query_params.get("group", "")
+        check(request, Operation.DESCRIBE, ResourceType.GROUP, group)
+        check_sees_all(request)  # It is of all topics that the group reads.
         return JSONResponse({"names": ["lag"], "series": console.history.lag(group)})
 
     return [
@@ -41,7 +46,7 @@ def overview_routes(console: Console) -> list[Route]:
     ]
 
 
-def _values(console: Console, facts: Facts) -> dict[str, Any]:
+def _values(console: Console, facts: Facts, *, is_all: bool) -> dict[str, Any]:
     now = {
         name: series[-1] if series else 0.0
         for name, series in zip(CHARTED, console.history.rates(CHARTED)[1:], strict=True)
@@ -51,7 +56,7 @@ def _values(console: Console, facts: Facts) -> dict[str, Any]:
         "title": "Overview",
         "here": "/",
         "facts": facts,
-        "rates": now,
+        "rates": now if is_all else None,
         "topics": len({each.topic for each in facts.partitions}),
         "groups": len(facts.members.keys() | lags_of(facts.offsets).keys()),
         "unsealed_bytes": sum(each.unsealed_bytes for each in facts.partitions),

@@ -1,15 +1,35 @@
 """The broker's settings: their origins, changes without a restart, and who made which."""
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, told
+from smq.front.console.console import Console, form_of, page_of, told
 from smq.front.console.paging import paged
-from smq.front.console.templates import render
+from smq.front.console.sight import allowed, check_cluster
+from smq.front.rights import rights_of
+from smq.security.acls import Operation
+from smq.security.rights import Rights
+from smq.store.config_changes import ConfigChange
 
+TOPIC, BROKER = "topic", "broker"  # What changes are of.
 CHANGES_A_PAGE = 50
 CHANGES_MAX = 1000  # Examined here; `smq config history` shows all.
+
+
+async def _visible(changes: list[ConfigChange], rights: Rights) -> list[ConfigChange]:
+    """Those of the broker's settings, and of topics whose settings a user may describe."""
+    if rights.is_unlimited:
+        return changes
+    named = (each.resource for each in changes if each.resource_type == TOPIC)
+    topics = await allowed(partial(rights.topics, Operation.DESCRIBE_CONFIGS), named)
+    return [
+        each
+        for each in changes
+        if each.resource_type == BROKER or (each.resource_type == TOPIC and each.resource in topics)
+    ]
 
 
 def setting_routes(console: Console) -> list[Route]:
@@ -18,8 +38,10 @@ def setting_routes(console: Console) -> list[Route]:
     async def settings(request: Request) -> Response:
         query = request.query_params.get("q", "")
         only_set = request.query_params.get("only") == "set"
-        found = await console.ask(console.desk.broker_settings)
-        changes = await console.ask(console.desk.changes, CHANGES_MAX)
+        check_cluster(request, Operation.DESCRIBE_CONFIGS)
+        found = await console.ask(console.desk(request).broker_settings)
+        changes = await console.ask(console.desk(request).changes, CHANGES_MAX)
+        changes = await _visible(changes, rights_of(request))
         shown = [
             each
             for each in found
@@ -27,13 +49,13 @@ def setting_routes(console: Console) -> list[Route]:
         ]
         values = {"title": "Settings", "here": "/settings", "q": query, "only_set": only_set}
         values |= {"settings": shown} | paged(changes, CHANGES_A_PAGE, request)
-        return render("settings.html", values)
+        return page_of(request, "settings.html", values)
 
     async def change(request: Request) -> Response:
         form = await form_of(request)
         name, value = form.get("name", ""), form.get("value", "")
         is_reset = form.get("do") == "reset"
-        await console.ask(console.desk.set_broker, name, None if is_reset else value)
+        await console.ask(console.desk(request).set_broker, name, None if is_reset else value)
         said = "is again what the broker was started with" if is_reset else f"is {value}"
         return told(f"{name} {said}.")
 

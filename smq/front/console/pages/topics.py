@@ -9,10 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, gone_to, told
+from smq.front.console.console import Console, form_of, gone_to, page_of, told
 from smq.front.console.paging import paged, whole
-from smq.front.console.templates import render
+from smq.front.console.sight import check
 from smq.front.metrics.facts import Facts, PartitionFacts
+from smq.front.rights import rights_of
+from smq.security.acls import Operation, ResourceType
 
 TOPICS_A_PAGE = 100
 PARTITIONS_A_PAGE = 200
@@ -37,16 +39,19 @@ def topic_routes(console: Console) -> list[Route]:
 
 def _pages(console: Console) -> list[Route]:
     async def topics(request: Request) -> Response:
-        facts = await console.look()
+        facts = await console.look(request)
         part = request.query_params.get("q", "")
         rows = [each for each in rows_of(facts.partitions) if part in each.name]
         values = {"title": "Topics", "here": "/topics", "q": part, "missing": facts.missing}
-        return render("topics.html", values | paged(rows, TOPICS_A_PAGE, request))
+        return page_of(request, "topics.html", values | paged(rows, TOPICS_A_PAGE, request))
 
     async def topic(request: Request) -> Response:
         name = request.path_params["topic"]
-        settings = await console.ask(console.desk.settings, name)
-        facts = await console.look()
+        check(request, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        settings = None
+        if rights_of(request).topic(Operation.DESCRIBE_CONFIGS, name):
+            settings = await console.ask(console.desk(request).settings, name)
+        facts = await console.look(request)
         partitions = [each for each in facts.partitions if each.topic == name]
         values = {
             "title": name,
@@ -57,7 +62,9 @@ def _pages(console: Console) -> list[Route]:
             "groups": _groups(facts, name),
             "most_bytes": max((p.unsealed_bytes + p.sealed_bytes for p in partitions), default=0),
         }
-        return render("topic.html", values | paged(partitions, PARTITIONS_A_PAGE, request))
+        return page_of(
+            request, "topic.html", values | paged(partitions, PARTITIONS_A_PAGE, request)
+        )
 
     return [console.page("/topics", topics), console.page("/topics/{topic}", topic)]
 
@@ -71,28 +78,28 @@ def _actions(console: Console) -> list[Route]:
             line.partition("=") for line in form.get("configs", "").split("\n") if line.strip()
         ]
         configs = {key.strip(): value.strip() for key, _, value in pairs}
-        await console.ask(console.desk.create, name, partitions, configs)
+        await console.ask(console.desk(request).create, name, partitions, configs)
         return gone_to(f"/topics/{quote(name, safe='')}")
 
     async def change(request: Request) -> Response:
         name, form = request.path_params["topic"], await form_of(request)
         setting, value = form.get("name", ""), form.get("value", "")
         is_reset = form.get("do") == "reset"
-        await console.ask(console.desk.set, name, setting, None if is_reset else value)
+        await console.ask(console.desk(request).set, name, setting, None if is_reset else value)
         said = "has its default again" if is_reset else f"is {value}"
         return told(f"{setting} {said}.")
 
     async def grow(request: Request) -> Response:
         name, form = request.path_params["topic"], await form_of(request)
         added = whole(form.get("added", ""), "the number of partitions", 1, PARTITIONS_MAX)
-        count = await console.ask(console.desk.add_partitions, name, added)
+        count = await console.ask(console.desk(request).add_partitions, name, added)
         return told(f"{name} has {count} partitions now.")
 
     async def delete(request: Request) -> Response:
         name, form = request.path_params["topic"], await form_of(request)
         if form.get("confirm") != name:
             raise ValueError(f"nothing was deleted: type {name} to confirm")
-        await console.ask(console.desk.delete, name)
+        await console.ask(console.desk(request).delete, name)
         return gone_to("/topics")
 
     return [

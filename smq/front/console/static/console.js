@@ -3,6 +3,9 @@
 
 const KEY = "smq-token";
 
+// Where users log in, the page has the token of their session.
+const ofSession = document.querySelector('meta[name="smq-token"]');
+
 // --- the token: from the address behind the #, then from this browser's storage ---------------
 
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -18,7 +21,7 @@ function showToken() {
 
 document.addEventListener("htmx:configRequest", (event) => {
   if (event.detail.elt.closest("[data-token]")) {
-    event.detail.headers["x-smq-token"] = localStorage.getItem(KEY) || "";
+    event.detail.headers["x-smq-token"] = ofSession ? ofSession.content : localStorage.getItem(KEY) || "";
   }
 });
 
@@ -134,17 +137,20 @@ function startCharts() {
 
 // --- the start: the script is deferred, so the page is there ------------------------------------
 
-document.getElementById("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const field = document.getElementById("token");
-  localStorage.setItem(KEY, field.value.trim());
-  field.value = "";
-  document.getElementById("token-box").open = false;
-  showToken();
-});
-document.getElementById("token-forget").addEventListener("click", () => {
-  localStorage.removeItem(KEY);
-  showToken();
-});
+const tokenForm = document.getElementById("token-form");
+if (tokenForm) {
+  tokenForm.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const field = document.getElementById("token");
+    localStorage.setItem(KEY, field.value.trim());
+    field.value = "";
+    document.getElementById("token-box").open = false;
+    showToken();
+  });
+  document.getElementById("token-forget").addEventListener("click", () => {
+    localStorage.removeItem(KEY);
+    showToken();
+  });
+}
 showToken();
 startCharts();
