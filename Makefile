@@ -109,7 +109,7 @@ kills: setup  ## Real processes, killed at random under load. SEED=n chooses who
 
 console-test: setup  ## The console in Debian's Chromium (apt-get install chromium), and what axe says of it.
 	$(BIN)/python -m pip install --quiet --editable '.[browser,decode]'
-	$(BIN)/pytest -q --timeout 300 tests/app/front/test_console_pages.py tests/app/front/test_foreign_pages.py
+	$(BIN)/pytest -q --timeout 300 tests/app/front/test_console_pages.py tests/app/front/test_foreign_pages.py tests/app/front/test_pages_of_users.py
 
 # Debian has no helm; Go builds one, in some minutes, once.
 HELM = helm.sh/helm/v3/cmd/helm@v3.22.0

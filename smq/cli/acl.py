@@ -35,12 +35,11 @@ from smq.security.acls import (
     described,
 )
 from smq.security.addresses import is_address, written
-from smq.security.authorizer import Authorizer
-from smq.security.principals import Peer, Principal, parse_super_users
-from smq.security.rules import Rules
+from smq.security.principals import Peer, Principal
 
 if TYPE_CHECKING:
     from smq.client.kafka.cluster import Cluster
+    from smq.security.authorizer import Authorizer
 
 app = typer.Typer(help="Add, list, remove and explain access rules.", no_args_is_help=True)
 RULES = (
@@ -254,18 +253,14 @@ def _how(kind: ResourceType, *, prefixed: bool) -> PatternType:
     return PatternType.PREFIXED if is_prefix else PatternType.LITERAL
 
 
-def _authorizer(cluster: "Cluster", rules: list[AclBinding]) -> Authorizer:
+def _authorizer(cluster: "Cluster", rules: list[AclBinding]) -> "Authorizer":
     """One that decides like the broker's. Exits if the broker has none."""
-    from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.client.kafka.access_rules import authorizer_of  # noqa: PLC0415  (as above)
 
-    settings = {each.name: each.value or "" for each in admin.broker_configs(cluster)}
-    if not settings.get("authorizer.class.name"):
+    found = authorizer_of(cluster, rules)
+    if found is None:
         raise refusal("the broker has no authorizer: everybody may do everything")
-    return Authorizer(
-        Rules(rules),
-        parse_super_users(settings.get("super.users", "")),
-        allow_if_no_rule=settings.get("allow.everyone.if.no.acl.found") == "true",
-    )
+    return found
 
 
 def _found(cluster: "Cluster", wanted: list[AclBindingFilter]) -> list[AclBinding]:

@@ -34,7 +34,9 @@ from smq.security.rights import EVERYTHING, Rights
 FOR_ALL = frozenset({LIVE_PATH, READY_PATH})
 DEBUG_PATH, FILER_PATH, SQL_PATH = "/debug", "/filer/", "/sql"
 LOGIN_PATH, LOGOUT_PATH, STATIC_PATH = "/console/login", "/console/logout", "/console/static/"
-CONSOLE = frozenset({"topics", "groups", "files", "settings", "console"})
+CONSOLE = frozenset(
+    {"topics", "groups", "files", "settings", "users", "rules", "sessions", "denied", "console"}
+)
 """What the paths of its pages begin with."""
 CLOSED = (
     "with authorizer.class.name this broker answers by HTTP only /health, /metrics, /filer, /sql, "

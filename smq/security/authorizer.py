@@ -73,13 +73,13 @@ class Authorizer:
         *,
         allow_if_no_rule: bool = False,
     ) -> None:
-        self._rules, self._super_users = rules, super_users
+        self._rules, self.super_users = rules, super_users
         self._allow_if_no_rule = allow_if_no_rule
         self.refresh = _nothing
 
     def is_super_user(self, principal: Principal) -> bool:
         """Whether it may do everything, whatever the rules say."""
-        return principal in self._super_users
+        return principal in self.super_users
 
     def decide(
         self, peer: Peer, operation: Operation, resource_type: ResourceType, name: str

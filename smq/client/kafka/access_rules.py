@@ -1,8 +1,9 @@
-"""Lists, adds and deletes a broker's access rules."""
+"""Lists, adds and deletes a broker's access rules, and decides as the broker does."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from smq.client.kafka.admin import broker_configs
 from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
@@ -17,6 +18,9 @@ from smq.security.acls import (
     ResourcePattern,
     ResourceType,
 )
+from smq.security.authorizer import Authorizer
+from smq.security.principals import parse_super_users
+from smq.security.rules import Rules
 from smq.wire.generated.create_acls import AclCreation, CreateAclsRequest
 from smq.wire.generated.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from smq.wire.generated.describe_acls import DescribeAclsRequest
@@ -41,6 +45,19 @@ def find_rules(cluster: Cluster, wanted: AclBindingFilter) -> list[AclBinding]:
         for row in answer.resources
         for rule in row.acls
     ]
+
+
+def authorizer_of(cluster: Cluster, rules: Sequence[AclBinding]) -> Authorizer | None:
+    """One that decides like the broker's by some of its rules; None: the broker has none. Raises
+    BrokerError."""
+    settings = {each.name: each.value or "" for each in broker_configs(cluster)}
+    if not settings.get("authorizer.class.name"):
+        return None
+    return Authorizer(
+        Rules(rules),
+        parse_super_users(settings.get("super.users", "")),
+        allow_if_no_rule=settings.get("allow.everyone.if.no.acl.found") == "true",
+    )
 
 
 def add_rules(cluster: Cluster, rules: Sequence[AclBinding]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from smq.security.acls import AclBinding, Operation, ResourceType
 from smq.store.config_changes import ConfigChange
 
 PREVIEW_BYTES = 2048  # Of a key and of a value in a list.
@@ -137,6 +138,36 @@ class Move(NamedTuple):
     end: int
 
 
+class ShownUser(NamedTuple):
+    """A user with passwords: of which mechanisms, in words."""
+
+    name: str
+    mechanisms: tuple[str, ...]
+
+
+class Ruling(NamedTuple):
+    """Whether a principal may do something, why, and by which rule ("": by none)."""
+
+    principal: str
+    allowed: bool
+    reason: str
+    rule: str
+
+
+class Denial(NamedTuple):
+    """A refusal as the audit log tells it."""
+
+    time: str
+    principal: str
+    host: str
+    listener: str
+    api: str
+    operation: str
+    resource_type: str
+    resource: str
+    times: str
+
+
 class NewRecord(NamedTuple):
     """A record to produce. `partition` None: chosen by the key."""
 
@@ -216,4 +247,26 @@ class Desk(Protocol):
 
     def delete_group(self, group: str) -> None:
         """Delete a group and its offsets."""
+        ...
+
+    def users(self) -> list[ShownUser]:
+        """The users that have passwords."""
+        ...
+
+    def delete_user(self, user: str) -> None:
+        """Delete a user's passwords."""
+        ...
+
+    def rules(self, kind: ResourceType, name: str) -> list[AclBinding]:
+        """The access rules that apply to a resource; of the kind ANY all."""
+        ...
+
+    def rulings(
+        self, operation: Operation, kind: ResourceType, name: str, host: str
+    ) -> list[Ruling]:
+        """Who may do something with a resource from an address, and why."""
+        ...
+
+    def denials(self, count: int) -> list[Denial]:
+        """The newest refusals of the audit log, whoever was refused."""
         ...

@@ -3,6 +3,7 @@
 from starlette.routing import Route
 
 from smq.front.console.console import Console
+from smq.front.console.pages.access import access_routes
 from smq.front.console.pages.files import file_routes
 from smq.front.console.pages.groups import group_routes
 from smq.front.console.pages.login import login_routes
@@ -23,5 +24,6 @@ def console_routes(console: Console) -> list[Route]:
         *group_routes(console),
         *file_routes(console),
         *setting_routes(console),
+        *access_routes(console),
         *static_routes(),
     ]

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
 from tests.app.http_client import ask
+from tests.broker.users import add_users
 
 pytest.importorskip("playwright", reason="pip install 'smq-broker[browser]'")
 CHROMIUM = shutil.which("chromium")
@@ -124,6 +126,10 @@ FETCH = """async ({url, method}) => {
 PREFLIGHT = """async ({url, method}) => {
     try { await fetch(url, {method, body: method == 'PUT' ? 'x' : undefined}); } catch {}
 }"""
+WITH_COOKIES = """async ({url, method}) => {
+    const body = method == 'POST' ? new URLSearchParams({name: 'new'}) : undefined;
+    try { await fetch(url, {method, body, mode: 'no-cors', credentials: 'include'}); } catch {}
+}"""
 IMAGE = "({url}) => { new Image().src = url; }"
 FRAME = """({url}) => {
     const f = document.createElement('iframe'); f.src = url; document.body.append(f);
@@ -178,3 +184,74 @@ def test_our_own_page_reads_what_it_shows(page: Any, broker: SmqBroker) -> None:
     page.goto(f"http://{broker.status().http}/topics")
     assert statuses(page, broker, FETCH, "/topics/clicks/messages", "GET") == [200]
     assert statuses(page, broker, LINK, "/topics/clicks/messages/0/0", "GET")[0] == 200
+
+
+# --- with users ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:root",
+        "http.port": "0",
+    }
+    with SmqBroker(tmp_path_factory.mktemp("guarded"), settings) as broker:
+        add_users(broker.bootstrap, {"root": "toor"})
+        with broker.connect() as client:
+            client.create_topic("clicks", 1)
+            with client.producer() as producer:
+                producer.send("clicks", b"pin=4711")
+        yield broker
+
+
+@pytest.fixture
+def page_of_root(chromium: Any, guarded: SmqBroker, foreign_page: str) -> Iterator[Any]:
+    """A foreign page in a browser where a super user has a session, and a password for HTTP Basic
+    is kept."""
+    context = chromium.new_context(http_credentials={"username": "root", "password": "toor"})
+    page = context.new_page()
+    page.goto(f"http://{guarded.status().http}/")
+    page.get_by_label("Name", exact=True).fill("root")
+    page.get_by_label("Password").fill("toor")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".who:has-text('root')")
+    page.goto(foreign_page)
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize("path", [*READS, "/users", "/rules", "/sessions", "/denied"])
+def test_a_foreign_page_reads_nothing_with_a_user_s_session_and_password(
+    page_of_root: Any, guarded: SmqBroker, path: str
+) -> None:
+    for script in (FETCH, WITH_COOKIES, IMAGE, FRAME):
+        assert set(statuses(page_of_root, guarded, script, path, "GET")) == {403}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *CHANGES,
+        *(("POST", path) for path in ("/console/login", "/console/logout")),
+        *(("POST", path) for path in ("/users/delete", "/sessions/end")),
+    ],
+)
+def test_a_foreign_page_changes_nothing_with_a_user_s_session_and_password(
+    page_of_root: Any, guarded: SmqBroker, method: str, path: str
+) -> None:
+    scripts = [FETCH, WITH_COOKIES, FORM] if method == "POST" else [PREFLIGHT]
+    for script in scripts:
+        assert set(statuses(page_of_root, guarded, script, path, method)) == {403}
+    page_of_root.goto(f"http://{guarded.status().http}/topics/clicks/messages")
+    assert "pin=4711" in page_of_root.inner_text("main")
+
+
+@pytest.mark.parametrize(
+    "path", ["/topics/clicks/messages", "/topics/clicks/messages/0/0/value", "/console/rates"]
+)
+def test_a_foreign_link_opens_no_record_with_a_user_s_session(
+    page_of_root: Any, guarded: SmqBroker, path: str
+) -> None:
+    """Another port of the host is the same site for cookies."""
+    assert statuses(page_of_root, guarded, LINK, path, "GET") == [403]

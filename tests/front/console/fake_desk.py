@@ -15,14 +15,17 @@ from smq.filer.store import Store
 from smq.front.console.console import Console
 from smq.front.console.desk import (
     BrokerSetting,
+    Denial,
     FoundRecords,
     GroupRow,
     Move,
     NewRecord,
+    Ruling,
     ShownGroup,
     ShownRecord,
     ShownReference,
     ShownSetting,
+    ShownUser,
     Wanted,
 )
 from smq.front.console.guard import Guard
@@ -32,9 +35,11 @@ from smq.front.gate import Gate
 from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessFacts
 from smq.front.rights import FREE, HttpRights
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import AclBinding, Operation, ResourceType
 from smq.security.principals import Peer
 from smq.store.config_changes import ConfigChange
 from tests.front.asgi import Answer, call
+from tests.front.users import may
 
 NOWHERE = LocalStore(Path("/nonexistent/filer"))
 TOKEN = "the-token"
@@ -132,6 +137,30 @@ class FakeDesk:
 
     def delete_group(self, group: str) -> None:
         self.done.append(("delete group", group))
+
+    def users(self) -> list[ShownUser]:
+        return [ShownUser("alice", ("SCRAM-SHA-256, 4096 iterations",)), ShownUser(HOSTILE, ())]
+
+    def delete_user(self, user: str) -> None:
+        self.done.append(("delete user", user))
+
+    def rules(self, kind: ResourceType, name: str) -> list[AclBinding]:
+        self.done.append(("rules", kind, name))
+        return [may("alice", Operation.READ, "clicks"), may(HOSTILE, Operation.READ, "wages")]
+
+    def rulings(
+        self, operation: Operation, kind: ResourceType, name: str, host: str
+    ) -> list[Ruling]:
+        self.done.append(("rulings", operation, kind, name, host))
+        return [
+            Ruling("User:alice", True, "a rule allows it", "ALLOW …"),
+            Ruling(HOSTILE, False, "", ""),
+        ]
+
+    def denials(self, count: int) -> list[Denial]:
+        self.done.append(("denials", count))
+        who = "User:bob", "10.0.0.9", "HTTP", "Fetch", "READ", "TOPIC", HOSTILE
+        return [Denial("2026-11-30T01:02:03Z", *who, "7")]
 
 
 @dataclass

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from smq.app.front.desk import access
 from smq.app.front.desk.places import place_of
 from smq.app.front.desk.reading import read, record
 from smq.app.process.clock import monotonic_ns
@@ -26,25 +27,30 @@ from smq.client.kafka.group_admin import (
 )
 from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace, resolve
 from smq.client.kafka.topic_changes import add_partitions, alter_topic
+from smq.client.kafka.users import take, users
 from smq.client.locate import KAFKA, Way, way_to
 from smq.client.names import TopicPartition, by_topic
 from smq.client.reach import Reach
 from smq.client.secure.security import Security
 from smq.front.console.desk import (
     BrokerSetting,
+    Denial,
     FoundRecords,
     GroupRow,
     Move,
     NewRecord,
+    Ruling,
     ShownGroup,
     ShownMember,
     ShownRecord,
     ShownReference,
     ShownSetting,
+    ShownUser,
     Wanted,
 )
 from smq.model.config_values import SOURCES
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.security.acls import AclBinding, Operation, ResourceType
 from smq.security.external import NAME as EXTERNAL, Named
 from smq.security.principals import Peer
 from smq.store.config_changes import ConfigChange, open_config_changes
@@ -242,6 +248,37 @@ class SdkDesk:
         """Delete a group and its offsets."""
         with self._cluster() as cluster:
             delete_group(cluster, group)
+
+    # --- users and rules -------------------------------------------------------------------------
+
+    def users(self) -> list[ShownUser]:
+        """The users that have passwords."""
+        with self._cluster() as cluster:
+            return access.users_of(cluster)
+
+    def delete_user(self, user: str) -> None:
+        """Delete a user's passwords."""
+        with self._cluster() as cluster:
+            has = users(cluster).get(user)
+            if not has:
+                raise ValueError(f"there is no user {user}")
+            take(cluster, user, has)
+
+    def rules(self, kind: ResourceType, name: str) -> list[AclBinding]:
+        """The access rules that apply to a resource; of the kind ANY all."""
+        with self._cluster() as cluster:
+            return access.rules_about(cluster, kind, name)
+
+    def rulings(
+        self, operation: Operation, kind: ResourceType, name: str, host: str
+    ) -> list[Ruling]:
+        """Who may do something with a resource from an address, and why."""
+        with self._cluster() as cluster:
+            return access.rulings_about(cluster, operation, kind, name, host)
+
+    def denials(self, count: int) -> list[Denial]:
+        """The newest refusals of the audit log."""
+        return access.denials(self._data_dir, count)
 
 
 def desk_of(data_dir: Path, front_fds: Mapping[int, int], peer: Peer | None) -> SdkDesk:

@@ -77,7 +77,7 @@ def test_a_password_is_not_taken_where_others_see_it() -> None:
     assert Browser(rights=open_to_all, host="192.168.0.7").log_in("alice").status == 303
 
 
-def test_a_foreign_page_logs_nobody_in() -> None:
+def test_a_foreign_page_begins_no_session() -> None:
     asks = browser()
     for headers in ({"sec_fetch_site": "same-site"}, {"origin": "http://evil.example"}):
         assert asks.get("/console/login", **headers).status == 403
@@ -159,7 +159,7 @@ def test_a_token_of_another_session_changes_nothing() -> None:
     assert asks.desk.done == []
 
 
-def test_without_rules_nobody_logs_in() -> None:
+def test_without_rules_there_is_no_login() -> None:
     asks = Browser()
     assert asks.log_in("alice").status == 404
     assert asks.send("/console/logout", token="the-token").status == 404
