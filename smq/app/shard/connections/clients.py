@@ -22,7 +22,7 @@ from smq.shard.shard import Shard
 
 LOOPBACK = "127.0.0.1"
 USER_PART = 4  # One part in this many of all connections may be one user's of this host.
-TRUSTED_ROOM = 16  # Connections beyond the maximum, of users who may do everything.
+TRUSTED_ROOM = 16  # Connections beyond the maximum, of users who may do everything, or the front.
 HOST_SEND_BYTES = 512 * 1024  # For a client on this host: it reads them while caches hold them.
 
 
@@ -65,7 +65,7 @@ class Clients:
     def _accepted_here(self, entrance: Entrance, sock: socket.socket, _address: str) -> None:
         """On a unix socket. Rules that name a host mean this one by its loopback address."""
         uid, users = peer_of(sock).uid, entrance.users or {}
-        if not self._has_room_for(uid, is_trusted=uid in users):
+        if not self._has_room_for(uid, is_trusted=uid in users or entrance.is_front):
             sock.close()
             return
         self._users[sock.fileno()] = uid

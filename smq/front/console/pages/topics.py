@@ -14,6 +14,7 @@ from smq.front.console.paging import paged, whole
 from smq.front.console.sight import check
 from smq.front.metrics.facts import Facts, PartitionFacts
 from smq.front.rights import rights_of
+from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import Operation, ResourceType
 
 TOPICS_A_PAGE = 100
@@ -53,6 +54,9 @@ def _pages(console: Console) -> list[Route]:
             settings = await console.ask(console.desk(request).settings, name)
         facts = await console.look(request)
         partitions = [each for each in facts.partitions if each.topic == name]
+        if settings is None and not partitions:
+            sentence = f"there is no topic {name}"
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, sentence)
         values = {
             "title": name,
             "here": "/topics",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from smq.app.shard.connections.clients import HOST_SEND_BYTES
+from smq.app.shard.entrances import FRONT_ENTRANCE
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
@@ -67,6 +68,20 @@ def test_clients_beyond_the_limit_are_closed_and_idle_ones_after_their_time(make
     bench.server.clients.close_idle()
     second.wait_closed()
     assert len(bench.server.clients) == 1
+
+
+def test_the_front_comes_in_when_others_may_not(make: Make, tmp_path: Path) -> None:
+    bench = make(max_connections=1)
+    bench.client()
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as front:
+        listener.bind(str(tmp_path / "front.sock"))
+        listener.listen()
+        bench.server.clients.listen(listener, FRONT_ENTRANCE)
+        front.connect(str(tmp_path / "front.sock"))
+        turn_until(bench.loop, lambda: len(bench.server.clients) == 2)
+        [*_, connection] = bench.server.clients.by_fd.values()
+        assert connection.login is not None, "it has to say for whom it asks"
+        bench.server.clients.stop()
 
 
 @pytest.mark.parametrize(
