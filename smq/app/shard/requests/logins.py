@@ -112,7 +112,9 @@ class Logins:
         if entrance.users is not None:
             self._welcome_user(connection, entrance.users)
             return
-        self.newcomers.add(connection, network_of(connection.caller.host))
+        # The front waits behind no flood of this host's.
+        address = entrance.listener if entrance.is_front else network_of(connection.caller.host)
+        self.newcomers.add(connection, address)
         connection.needs_loop = True
         if entrance.rules is not None:
             connection.login = Login(entrance.rules, self._shard, connection.caller)

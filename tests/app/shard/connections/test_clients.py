@@ -38,7 +38,7 @@ def _impatient(bench: ServerBench) -> Any:
     """The bench, that gives up waiting for a connection after some turns."""
 
     class Impatient:
-        address, server = bench.address, bench.server
+        address, source, server = bench.address, bench.source, bench.server
 
         class loop:  # noqa: N801
             opened = bench.loop.opened
@@ -81,6 +81,7 @@ def test_the_front_comes_in_when_others_may_not(make: Make, tmp_path: Path) -> N
         turn_until(bench.loop, lambda: len(bench.server.clients) == 2)
         [*_, connection] = bench.server.clients.by_fd.values()
         assert connection.login is not None, "it has to say for whom it asks"
+        assert bench.server.logins.newcomers.host_of(connection) == "HTTP"  # And no address.
         bench.server.clients.stop()
 
 
