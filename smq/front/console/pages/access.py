@@ -87,8 +87,9 @@ async def _rules(console: Console, request: Request) -> Response:
     found = await console.ask(desk.rules, kind, asked["name"])
     values: dict[str, Any] = {"title": "Access rules", "here": "/rules", "asked": asked}
     values |= {"rulings": rulings, "kinds": [*KINDS], "operations": OPERATIONS}
-    rows = [described(each) for each in found]
-    return page_of(request, "rules.html", values | paged(rows, ROWS_A_PAGE, request))
+    rows = paged(found, ROWS_A_PAGE, request)
+    rows["rows"] = [described(each) for each in rows["rows"]]  # There may be very many others.
+    return page_of(request, "rules.html", values | rows)
 
 
 def _actions(console: Console) -> list[Route]:
