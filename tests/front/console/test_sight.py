@@ -149,7 +149,7 @@ def test_a_topic_shows_no_settings_and_no_group_to_who_may_not_describe_them() -
     assert "payers" not in page
 
 
-def test_a_topic_that_there_is_not_is_told_to_who_might_describe_it() -> None:
+def test_a_topic_that_there_is_not_is_missing_for_its_describers() -> None:
     rule = may("alice", Operation.DESCRIBE, "c", how=PatternType.PREFIXED)
     answer = logged_in(rule).get("/topics/cats")
     assert (answer.status, b"there is no topic cats" in answer.body) == (404, True)
