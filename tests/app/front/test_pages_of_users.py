@@ -76,7 +76,7 @@ def page(chromium: Any, broker: SmqBroker) -> Iterator[Any]:
     """A page of a browser of its own, in which nobody has logged in."""
     context = chromium.new_context(base_url=f"http://{broker.status().http}")
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     yield page
     assert page.title() != "owned"
     context.close()
