@@ -104,12 +104,12 @@ def cluster_with(topic: str, bootstrap: str) -> Iterator["Cluster"]:
 
 
 @contextmanager
-def client_at(bootstrap: str) -> Iterator["Client"]:
+def client_at(bootstrap: str, transport: str = "auto") -> Iterator["Client"]:
     """The SDK's client of the broker; failures as above."""
     from smq.client.client import connect  # noqa: PLC0415  (as above)
 
     _way_to(bootstrap)
-    with failures_told(bootstrap), connect(bootstrap) as client:
+    with failures_told(bootstrap), connect(bootstrap, transport=transport) as client:
         yield client
 
 

@@ -1,5 +1,6 @@
 """`smq sql`: a query over topics, sealed and live."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from smq.client.client import Client
-    from smq.sql.session import QueryBounds, TopicSource
+    from smq.filer.location import Location
+    from smq.sql.session import QueryBounds, Topics
 
 MiB = 1024 * 1024
 SEALED, LIVE = "sealed", "live"
@@ -29,6 +31,13 @@ class Tail(StrEnum):
 
     LIVE = LIVE
     SEALED = SEALED
+
+
+class Transport(StrEnum):
+    """How records travel."""
+
+    AUTO = "auto"
+    KAFKA = "kafka"
 
 
 Query = Annotated[
@@ -43,6 +52,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
+        readable=False,  # Else the refusal is Typer's, which does not say what to do.
         help="The broker's data directory instead. If no broker serves it, only sealed records "
         "are read.",
     ),
@@ -60,7 +70,7 @@ def sql(  # noqa: PLR0913  (Each is an option.)
     query: Query,
     *,
     bootstrap: Annotated[
-        str, typer.Option("--bootstrap", help="The broker, on this host.", metavar="HOST:PORT")
+        str, typer.Option("--bootstrap", help="The broker.", metavar="HOST:PORT")
     ] = BOOTSTRAP_DEFAULT,
     data_dir: DataDir = None,
     filer_root: Annotated[
@@ -70,6 +80,14 @@ def sql(  # noqa: PLR0913  (Each is an option.)
     tail: Annotated[
         Tail, typer.Option("--tail", help="live: unsealed records too. sealed: only files.")
     ] = Tail.LIVE,
+    transport: Annotated[
+        Transport,
+        typer.Option(
+            "--transport",
+            help="auto: sealed records from files, where this user may read them. kafka: all "
+            "records by Kafka's protocol.",
+        ),
+    ] = Transport.AUTO,
     output_format: Annotated[Format, typer.Option("--format", help="How to write rows.")] = (
         Format.TABLE
     ),
@@ -101,9 +119,10 @@ def sql(  # noqa: PLR0913  (Each is an option.)
     from smq.sql.session import QueryBounds, running  # noqa: PLC0415  (as above)
 
     bounds = QueryBounds(memory * MiB, timeout)
-    with _failures_told(), _topics(bootstrap, data_dir, filer_root, tail) as topics:
+    with _failures_told(), _topics(bootstrap, data_dir, filer_root, tail, transport) as place:
+        topics, client = place
         if follow:
-            _follow(query, topics, bounds, every, output_format, output)
+            _follow(query, topics, client, bounds, every, output_format, output)
             return
         with running(query, topics, bounds) as rows, writer(output_format, output) as write:
             write(rows)
@@ -111,34 +130,85 @@ def sql(  # noqa: PLR0913  (Each is an option.)
 
 @contextmanager
 def _topics(
-    bootstrap: str, data_dir: Path | None, filer_root: str | None, tail: Tail
-) -> Iterator["TopicSource"]:
-    from smq.client.facts import broker_facts  # noqa: PLC0415  (as above)
-    from smq.filer.location import Location  # noqa: PLC0415  (as above)
-    from smq.model.errors import StoreError  # noqa: PLC0415  (as above)
+    bootstrap: str,
+    data_dir: Path | None,
+    filer_root: str | None,
+    tail: Tail,
+    transport: Transport,
+) -> Iterator["tuple[Topics, Client | None]"]:
+    """The topics, and a client where live records are wanted of a broker."""
     from smq.sql.session import TopicSource  # noqa: PLC0415  (as above)
 
-    if data_dir is None:
-        with cluster_at(bootstrap) as cluster:
-            settings = cluster.retrying(lambda: broker_facts(cluster)).settings
-        place = Path(settings.get("data.dir", ""))
-        if "data.dir" not in settings or not place.is_dir():
+    place: tuple[Path, Location] | None = None
+    if transport is Transport.AUTO:
+        place = _files_at(bootstrap) if data_dir is None else _files_in(data_dir, filer_root)
+    if place is None:
+        if tail is Tail.SEALED:
             raise refusal(
-                f"the data directory of the broker at {bootstrap} is not on this host; run "
-                "`smq sql` there"
+                "--tail sealed reads the broker's files: run it on the broker's host as its user, "
+                "without --transport kafka"
             )
-        try:
-            location = Location.named_by(settings)
-        except StoreError as error:
-            raise refusal(str(error)) from error
-        with nullcontext() if tail is Tail.SEALED else client_at(bootstrap) as client:
-            yield TopicSource(place, location, client)
+        address = bootstrap if data_dir is None else str(data_dir.absolute())
+        with client_at(address, Transport.KAFKA) as client, cluster_at(address) as cluster:
+            from smq.sql.broker_rows import BrokerTopics  # noqa: PLC0415  (as above)
+
+            yield BrokerTopics(client, cluster), client
         return
+    if data_dir is None:
+        opened: AbstractContextManager[Client | None] = (
+            nullcontext() if tail is Tail.SEALED else client_at(bootstrap)
+        )
+    else:
+        opened = _client_of(data_dir, tail)
+    with opened as maybe:
+        yield TopicSource(*place, maybe), maybe
+
+
+def _files_in(data_dir: Path, filer_root: str | None) -> "tuple[Path, Location]":
+    """A data directory that the user has named, and its filer."""
+    from smq.filer.location import Location  # noqa: PLC0415  (as above)
+    from smq.store.store import FILE_NAME  # noqa: PLC0415  (as above)
+
     if not data_dir.is_dir():
         raise refusal(f"there is no directory {data_dir}")
-    location = Location(filer_root or str(data_dir / "filer"))
-    with _client_of(data_dir, tail) as maybe:
-        yield TopicSource(data_dir, location, maybe)
+    if not os.access(data_dir, os.X_OK) or _is_closed(data_dir / FILE_NAME):
+        raise refusal(
+            f"the files in {data_dir} are another user's, who alone reads them; give --bootstrap "
+            "instead, and all records come from the broker"
+        )
+    return data_dir, Location(filer_root or str(data_dir / "filer"))
+
+
+def _is_closed(path: Path) -> bool:
+    return path.exists() and not os.access(path, os.R_OK)
+
+
+def _files_at(bootstrap: str) -> "tuple[Path, Location] | None":
+    """The data directory and the filer of a broker; None if this user may not read them here."""
+    from smq.client.facts import broker_facts  # noqa: PLC0415  (as above)
+    from smq.filer.location import Location  # noqa: PLC0415  (as above)
+    from smq.model.errors import BrokerError, ErrorCode, StoreError  # noqa: PLC0415  (as above)
+    from smq.store.store import FILE_NAME  # noqa: PLC0415  (as above)
+
+    with cluster_at(bootstrap) as cluster:
+        try:
+            settings = cluster.retrying(lambda: broker_facts(cluster)).settings
+        except BrokerError as error:
+            if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise
+            return None  # Who may not see settings may read topics.
+    data_dir = Path(settings.get("data.dir", ""))
+    if "data.dir" not in settings or not os.access(data_dir / FILE_NAME, os.R_OK):
+        return None
+    try:
+        location = Location.named_by(settings)
+    except StoreError as error:
+        raise refusal(
+            f"{error}; or let all records come from the broker: --transport kafka"
+        ) from error
+    if not location.is_s3 and not os.access(location.root, os.R_OK | os.X_OK):
+        return None
+    return data_dir, location
 
 
 def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | None]":
@@ -158,7 +228,8 @@ def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | N
 
 def _follow(  # noqa: PLR0913, PLR0917  (They belong to one verb.)
     query: str,
-    topics: "TopicSource",
+    topics: "Topics",
+    client: "Client | None",
     bounds: "QueryBounds",
     every: float,
     output_format: Format,
@@ -167,11 +238,11 @@ def _follow(  # noqa: PLR0913, PLR0917  (They belong to one verb.)
     from smq.cli.sql_output import writer  # noqa: PLC0415  (as above)
     from smq.sql.follow import results  # noqa: PLC0415  (as above)
 
-    if topics.client is None:
+    if client is None:
         raise refusal("--follow needs a running broker, and --tail live")
     with writer(output_format, output) as write:
         try:
-            for rows in results(query, topics, topics.client, bounds, every):
+            for rows in results(query, topics, client, bounds, every):
                 write(rows)
         except KeyboardInterrupt:  # Ctrl-C ends --follow.
             say("")

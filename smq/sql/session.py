@@ -4,17 +4,20 @@ A table is a topic of the same name: partition, offset, timestamp, key, value an
 and value as text. The schema `raw` has the same topics with keys and values as bytes (BLOB).
 DuckDB may open the segment files of the named topics and no others; its configuration is locked.
 
+Where nobody may read the files all records come from the broker (`smq.sql.broker_rows`).
+
 The rows are those at the start of the query: first a snapshot of the segments, then, from the
 broker, the records not sealed at that moment. Each record is in exactly one of the two.
 """
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -55,6 +58,32 @@ class QueryBounds:
 
     memory_bytes: int
     seconds: float | None = None
+
+
+class Rows(Protocol):
+    """The rows of a topic, for DuckDB: `TopicRows` of files, or `BrokerRows`.
+
+    arrow    what is registered by a name, of which `select` has all rows
+    failure  an error that DuckDB tells as one of its own
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def arrow(self) -> Any: ...  # noqa: ANN401  (Arrow has no types.)
+    @property
+    def failure(self) -> BaseException | None: ...
+    def paths(self) -> list[str]: ...
+    def select(self, arrow_name: str) -> str: ...
+    def places(self) -> Sequence[str]: ...
+    def stop(self) -> None: ...
+
+
+class Topics(Protocol):
+    """Where topics are, for queries: `TopicSource` has their files, `BrokerTopics` a broker."""
+
+    def rows(self, query: str, bytes_max: int) -> tuple[list[str], Sequence[Rows]]: ...
+    def schema(self, name: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +178,45 @@ def mentioned(query: str, topics: Collection[str]) -> list[str]:
 
 
 @contextmanager
-def running(query: str, topics: TopicSource, bounds: QueryBounds) -> Iterator[pa.RecordBatchReader]:
+def running(query: str, topics: Topics, bounds: QueryBounds) -> Iterator[pa.RecordBatchReader]:
     """Run a query; its rows come in batches.
 
     Raises QueryRefused, also from the batches; Unreadable, TooMuch, StoreError, BrokerError.
     """
     query = understood(query)
     all_names, rows = topics.rows(query, bounds.memory_bytes // 2)
-    with _database(rows, bounds) as database, _limit(database, bounds) as is_late:
-        try:
-            yield _run(database, query, all_names, rows)
-        except duckdb.Error as error:
-            if is_late():
-                raise QueryRefused(f"the query took longer than {bounds.seconds:g} s") from error
-            raise QueryRefused(_sentence(error, all_names)) from error
+    with _database(rows, bounds) as database, _limit(database, bounds, rows) as is_late:
+
+        def told() -> AbstractContextManager[None]:
+            return _told(rows, all_names, bounds, is_late)
+
+        with told():
+            found = _run(database, query, all_names, rows)
+        yield pa.RecordBatchReader.from_batches(found.schema, _each(found, told))
+
+
+def _each(
+    found: pa.RecordBatchReader, told: Callable[[], AbstractContextManager[None]]
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a result. What they raise is no error of whoever writes them."""
+    with told():
+        yield from found
+
+
+@contextmanager
+def _told(
+    rows: Sequence[Rows], names: list[str], bounds: QueryBounds, is_late: Callable[[], bool]
+) -> Iterator[None]:
+    """Say what ended a query. Arrow's readers raise DuckDB's errors as their own."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if is_late():
+            raise QueryRefused(f"the query took longer than {bounds.seconds:g} s") from error
+        for each in rows:
+            if each.failure is not None:
+                raise each.failure from error
+        raise QueryRefused(_sentence(error, names)) from error
 
 
 def run_over(query: str, topic: str, rows: pa.Table, schema: str, bounds: QueryBounds) -> pa.Table:
@@ -182,7 +236,7 @@ def run_over(query: str, topic: str, rows: pa.Table, schema: str, bounds: QueryB
 
 
 def _run(
-    database: duckdb.DuckDBPyConnection, query: str, names: list[str], rows: list[TopicRows]
+    database: duckdb.DuckDBPyConnection, query: str, names: list[str], rows: Sequence[Rows]
 ) -> pa.RecordBatchReader:
     if query == _TABLES:
         database.register("topics", pa.table({"name": pa.array(names, pa.string())}))
@@ -192,31 +246,19 @@ def _run(
 
 
 def _explained(
-    database: duckdb.DuckDBPyConnection, query: str, rows: list[TopicRows]
+    database: duckdb.DuckDBPyConnection, query: str, rows: Sequence[Rows]
 ) -> pa.RecordBatchReader:
     """DuckDB's plan, and which segments and which offsets of the live log it reads."""
     lines: list[tuple[str, str]] = [
-        (f"segments of {each.topic.name}", _segments_text(each)) for each in rows
+        (f"segments of {each.name}", "\n".join(each.places() or ["no records"])) for each in rows
     ]
     lines += [(str(kind), str(text)) for kind, text in database.execute(query).fetchall()]
     names, texts = zip(*lines, strict=True)
     return pa.table({"explain_key": names, "explain_value": texts}).to_reader()
 
 
-def _segments_text(rows: TopicRows) -> str:
-    lines = [
-        f"{part.segment.path}: offsets {part.start} to {part.end}, {part.segment.bytes} bytes"
-        for part in rows.parts
-    ]
-    lines += [
-        f"not sealed, from the broker: partition {partition}, offsets {start} to {end}"
-        for partition, (start, end) in sorted(rows.live_ranges.items())
-    ]
-    return "\n".join(lines or ["no records"])
-
-
 @contextmanager
-def _database(rows: list[TopicRows], bounds: QueryBounds) -> Iterator[duckdb.DuckDBPyConnection]:
+def _database(rows: Sequence[Rows], bounds: QueryBounds) -> Iterator[duckdb.DuckDBPyConnection]:
     with _connected(bounds) as database:
         paths = [path for each in rows for path in each.paths()]
         database.execute("SET allowed_paths = $1", [paths])
@@ -224,7 +266,7 @@ def _database(rows: list[TopicRows], bounds: QueryBounds) -> Iterator[duckdb.Duc
         for number, each in enumerate(rows):
             arrow_name = f"smq_rows_{number}"
             database.register(arrow_name, each.arrow)
-            _create_views(database, each.topic.name, each.select(arrow_name))
+            _create_views(database, each.name, each.select(arrow_name))
         database.execute("SET lock_configuration = true")
         yield database
 
@@ -252,7 +294,7 @@ def _create_views(database: duckdb.DuckDBPyConnection, topic: str, select: str) 
 
 @contextmanager
 def _limit(
-    database: duckdb.DuckDBPyConnection, bounds: QueryBounds
+    database: duckdb.DuckDBPyConnection, bounds: QueryBounds, rows: Sequence[Rows]
 ) -> Iterator[Callable[[], bool]]:
     """Interrupt the query at its deadline; yields a function that tells whether it was late."""
     late = threading.Event()
@@ -260,6 +302,8 @@ def _limit(
     def interrupt() -> None:
         late.set()
         database.interrupt()
+        for each in rows:
+            each.stop()
 
     timer = threading.Timer(bounds.seconds or threading.TIMEOUT_MAX, interrupt)
     timer.daemon = True
@@ -271,7 +315,7 @@ def _limit(
         timer.cancel()
 
 
-def _sentence(error: duckdb.Error, names: list[str] | None = None) -> str:
+def _sentence(error: Exception, names: list[str] | None = None) -> str:
     text = str(error).split("\n\nLINE", maxsplit=1)[0].strip()
     if names is not None and "does not exist" in text and "Table" in text:
         known = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

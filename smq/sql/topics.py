@@ -55,6 +55,31 @@ class TopicRows:
             assert ends.get(partition, 0) <= start  # Likewise.
 
     @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self.topic.name
+
+    @property
+    def failure(self) -> BaseException | None:
+        """None: what is read of a broker is here before a query runs."""
+        return None
+
+    def stop(self) -> None:
+        """Nothing waits for a broker."""
+
+    def places(self) -> Sequence[str]:
+        """Where the rows come from, in words."""
+        lines = [
+            f"{part.segment.path}: offsets {part.start} to {part.end}, {part.segment.bytes} bytes"
+            for part in self.parts
+        ]
+        lines += [
+            f"not sealed, from the broker: partition {partition}, offsets {start} to {end}"
+            for partition, (start, end) in sorted(self.live_ranges.items())
+        ]
+        return lines
+
+    @property
     def schema(self) -> str:
         """The topic's `smq.schema`, the types of its values."""
         return schema_of(self.topic.configs)
@@ -108,7 +133,7 @@ def topic_rows(
         if part.segment.kind == "raw":
             for found in raw_rows(store, part, bytes_max):
                 if isinstance(found, UndecodableRange):
-                    raise _unreadable(f"{topic.name}-{part.partition}", found, bytes_max)
+                    raise unreadable(f"{topic.name}-{part.partition}", found, bytes_max)
                 tables.append(_live_columns(found.rows, part.partition))
     ranges: dict[int, tuple[int, int]] = {}
     if client is not None:
@@ -122,7 +147,8 @@ def topic_rows(
     return TopicRows(topic, files.root, parts, arrow, ranges)
 
 
-def _unreadable(partition: str, found: UndecodableRange, bytes_max: int) -> Unreadable:
+def unreadable(partition: str, found: UndecodableRange, bytes_max: int) -> Unreadable:
+    """The error of a query that would have to leave records out."""
     where = f"{partition}: the records at offsets {found.start} to {found.end}"
     if found.is_too_large:
         return Unreadable(

@@ -1,6 +1,6 @@
 """The rows of unsealed records, read from a running broker."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -71,12 +71,14 @@ def _rows_up_to(
     tables: list[pa.Table] = []
     size, deadline = 0, consumer.clock.monotonic_s() + SILENCE_S
     names = {TopicPartition(topic, each): end for each, end in ends.items()}
-    while not _is_read(consumer, topic, ends):
+    while not is_read(consumer, topic, ends):
+        position = sum(consumer.position(*each) for each in names)
         with consumer.poll_up_to(names, POLL_S) as batch:
             if len(batch):
-                deadline = consumer.clock.monotonic_s() + SILENCE_S
                 tables.append(_before(owned(batch.to_arrow()), ends))
                 size += tables[-1].nbytes
+        if sum(consumer.position(*each) for each in names) > position:
+            deadline = consumer.clock.monotonic_s() + SILENCE_S  # Aborted records count, too.
         if size > bytes_max:
             raise TooMuch(f"more than {bytes_max} bytes of records are not sealed yet")
         if consumer.clock.monotonic_s() > deadline:
@@ -84,7 +86,7 @@ def _rows_up_to(
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
-def _is_read(consumer: Consumer, topic: str, ends: Mapping[int, int]) -> bool:
+def is_read(consumer: Consumer, topic: str, ends: Mapping[int, int]) -> bool:
     """Whether all positions have reached their ends; pauses partitions that have."""
     behind = [
         TopicPartition(topic, partition)
@@ -118,19 +120,25 @@ def _too_much_told() -> Iterator[None]:
         raise TooMuch(error.fact) from error
 
 
-def owned(lent: pa.Table) -> pa.Table:
-    """Copy a batch's rows (`Batch.to_arrow`) to memory of their own.
+def owned(lent: pa.Table, names: Sequence[str] = SCHEMA.names) -> pa.Table:
+    """Copy a batch's rows (`Batch.to_arrow`), or these columns, to memory of their own.
 
     A time outside the years 1 to 9999 becomes null, as in sealed segments.
     """
-    columns = {field.name: lent[field.name] for field in SCHEMA}
-    columns["timestamp"] = timestamps(lent["timestamp"].to_numpy().view(np.int64))
-    return pa.table(columns).cast(SCHEMA)
+    columns = {name: lent[name] for name in names}
+    if "timestamp" in columns:
+        columns["timestamp"] = timestamps(lent["timestamp"].to_numpy().view(np.int64))
+    return pa.table(columns).cast(pa.schema([SCHEMA.field(name) for name in names]))
+
+
+def are_before(rows: pa.Table, ends: Mapping[int, int]) -> np.ndarray:
+    """Of each row: whether it is before the end of its partition (bool)."""
+    end_of = np.zeros(max(ends) + 1, np.int64)
+    end_of[list(ends)] = list(ends.values())
+    found: np.ndarray = rows["offset"].to_numpy() < end_of[rows["partition"].to_numpy()]
+    return found
 
 
 def _before(rows: pa.Table, ends: Mapping[int, int]) -> pa.Table:
-    """The rows before the ends of their partitions."""
-    end_of = np.zeros(max(ends) + 1, np.int64)
-    end_of[list(ends)] = list(ends.values())
-    is_before = rows["offset"].to_numpy() < end_of[rows["partition"].to_numpy()]
+    is_before = are_before(rows, ends)
     return rows if is_before.all() else rows.filter(pa.array(is_before))

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import pwd
 import signal
 import subprocess
 import sys
@@ -10,12 +11,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from smq.cli.verbs import app
 from smq.client.wait import wait_readable
 from smq.testing.smq_broker import SmqBroker
+from tests.another_user import needs_root, result_as
 from tests.app.smq_command import smq
+from tests.broker.every_kind import kinds_broker
 
 COUNT = 5
+NOBODY = pwd.getpwnam("nobody").pw_uid
 
 
 @pytest.fixture
@@ -64,6 +70,56 @@ def test_wrong_use_is_a_sentence(broker: SmqBroker, tmp_path: Path) -> None:
         assert ended.returncode == 1, arguments
         assert sentence in ended.stderr, ended.stderr
         assert ended.stderr.startswith("smq: "), ended.stderr
+
+
+@pytest.mark.slow
+def test_an_error_behind_the_first_rows_is_one_of_the_query(
+    broker: SmqBroker, tmp_path: Path
+) -> None:
+    """Arrow's readers raise DuckDB's errors as their own: 'None cannot be written: None'."""
+    query = "SELECT CASE WHEN range = 2000000 THEN 'x' ELSE '1' END::INT FROM range(3000000)"
+    ended = run(broker, query, "--format", "csv", "--output", str(tmp_path / "rows.csv"))
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("smq: Conversion Error: Could not convert string 'x'")
+
+
+@pytest.mark.slow
+def test_the_transport_kafka_gives_the_same_rows(broker: SmqBroker) -> None:
+    query = 'SELECT * FROM clicks WHERE "offset" > 1'
+    files = run(broker, query, "--format", "csv")
+    wire = run(broker, query, "--format", "csv", "--transport", "kafka")
+    assert files.stdout == wire.stdout != ""
+    by_directory = ("--transport", "kafka", "--data-dir", str(broker.data_dir))
+    assert run(broker, query, "--format", "csv", *by_directory).stdout == files.stdout
+    ended = run(broker, query, "--transport", "kafka", "--tail", "sealed")
+    assert ended.returncode == 1
+    assert "--tail sealed reads the broker's files" in ended.stderr
+
+
+def sql_as(user: int, *arguments: str) -> list[object]:
+    """What `smq sql` says to another user, and its exit code."""
+
+    def act() -> list[object]:
+        done = CliRunner().invoke(app, ["sql", *arguments])
+        return [done.exit_code, done.output]
+
+    found: list[object] = result_as(user, act)
+    return found
+
+
+@needs_root
+def test_another_user_queries_topics_with_a_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = ("SELECT count(*) AS n FROM mixed", "--format", "csv")
+    with kinds_broker() as kinds:
+        where = ("--bootstrap", kinds.address)
+        monkeypatch.setenv("SMQ_CLIENT_PROPERTIES", str(kinds.properties))
+        done = CliRunner().invoke(app, ["sql", *query, *where])  # Imports, as root.
+        assert (done.exit_code, done.output) == (0, "n\n116\n")
+        assert sql_as(NOBODY, *query, *where) == [0, "n\n116\n"]
+        assert sql_as(NOBODY, *query, *where, "--transport", "kafka") == [0, "n\n116\n"]
+        refused = sql_as(NOBODY, *query, "--data-dir", str(kinds.broker.data_dir))
+    assert refused[0] == 1
+    assert "give --bootstrap instead, and all records come from the broker" in str(refused[1])
 
 
 @pytest.mark.slow

@@ -166,6 +166,15 @@ def test_a_query_ends_at_its_time_and_at_its_memory(sealed: TopicSource) -> None
         rows_of("SELECT list(range) FROM range(100_000_000)", sealed, QueryBounds(64 << 20))
 
 
+def test_an_error_behind_the_first_rows_is_one_of_the_query(sealed: TopicSource) -> None:
+    """Arrow's readers raise DuckDB's errors as OSError, as if a file could not be written."""
+    query = "SELECT CASE WHEN range = 2000000 THEN 'x' ELSE '1' END::INT FROM range(3000000)"
+    with running(query, sealed, BOUNDS) as rows:
+        assert len(rows.read_next_batch())
+        with pytest.raises(QueryRefused, match="Could not convert string 'x'"):
+            rows.read_all()
+
+
 def test_more_live_bytes_than_half_the_memory_are_refused(live: TopicSource) -> None:
     with pytest.raises(TooMuch):
         rows_of('SELECT * FROM "my-topic"', live, QueryBounds(200))
