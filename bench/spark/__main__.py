@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,10 +34,12 @@ from bench.spark.inputs import (
     segments_of,
     wait_sealed,
 )
+from smq.client.kafka.cluster import Cluster
 from smq.filer.location import Location
 from smq.load.cost import cpu_seconds
 from smq.model.segments import directory_of
-from smq.sql.session import QueryBounds, TopicSource, running
+from smq.sql.broker_rows import BrokerTopics
+from smq.sql.session import QueryBounds, Topics, TopicSource, running
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.smq_broker import SmqCommand
 from spark_jobs import read_topic, start_session, stream_topic
@@ -55,6 +58,7 @@ RATE, FRESH_S, WARM_S = 20_000, 20.0, 10.0
 SEALS = {"smq.seal.ms": "2000"}
 STAYS = {"smq.seal.ms": "3600000", "smq.seal.bytes": str(1 << 40)}
 SMQ_SETTINGS = {"shards": "1"}
+OVER_THE_WIRE = 'format("smq"), transport=kafka'
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- written by bench.spark: begin -->", "<!-- written by bench.spark: end -->"
 GiB = 1 << 30
@@ -371,6 +375,7 @@ def beside_kafka(bench: Bench, kafka: Kafka) -> list[Line]:
         {
             "read_topic": lambda: noop(bench.topic("peer")),
             'format("smq")': lambda: noop(bench.rows("smq", "peer", ours)),
+            OVER_THE_WIRE: lambda: noop(bench.rows("smq", "peer", ours, transport="kafka")),
             "SMQ": lambda: noop(bench.rows("kafka", "peer", ours)),
             "Kafka": lambda: noop(bench.rows("kafka", "peer", theirs)),
         },
@@ -379,8 +384,8 @@ def beside_kafka(bench: Bench, kafka: Kafka) -> list[Line]:
     rates = {name: count / 1e6 / seconds for name, seconds in taken.items()}
     words = "{}: M rows/s, beside Spark's Kafka source from {}"
     return [
-        Line(words.format(way, broker), rates[way], rates[broker], "≥ 2")
-        for way in ("read_topic", 'format("smq")')
+        Line(words.format(way, broker), rates[way], rates[broker], target)
+        for way, target in (("read_topic", "≥ 2"), ('format("smq")', "≥ 2"), (OVER_THE_WIRE, ""))
         for broker in ("SMQ", "Kafka")
     ]  # fmt: skip
 
@@ -393,13 +398,18 @@ def sql(bench: Bench) -> list[Line]:
     wait_sealed(bench.broker, "sealed", sealed)
     filer = Location(str(bench.broker.data_dir / "filer"))
     lines: list[Line] = []
-    with bench.broker.connect() as client:
+    with (
+        bench.broker.connect() as client,
+        bench.broker.connect(transport="kafka") as far,
+        Cluster(bench.broker.bootstrap) as cluster,
+    ):
         topics = TopicSource(bench.broker.data_dir, filer, client)
+        wire = BrokerTopics(far, cluster)
         for topic, count, target in (("sealed", sealed, "≤ 1"), ("live", live, "≤ 0.5")):
             query = f"SELECT count(*) AS n FROM {topic}"  # noqa: S608  (a name of ours)
 
-            def ask(query: str = query, count: int = count) -> None:
-                with running(query, topics, QueryBounds(SQL_BYTES)) as rows:
+            def ask(query: str = query, count: int = count, of: Topics = topics) -> None:
+                with running(query, of, QueryBounds(SQL_BYTES)) as rows:
                     assert rows.read_all()["n"].to_pylist() == [count]
 
             def command(query: str = query) -> None:
@@ -407,10 +417,18 @@ def sql(bench: Bench) -> list[Line]:
                 place = ["--bootstrap", bench.broker.bootstrap, "--memory", "4096"]
                 subprocess.run([*program, *place], check=True, capture_output=True)
 
-            taken = in_turns({"query": ask, "command": command}, rounds=3)
+            ways: dict[str, Callable[[], object]] = {
+                "query": ask,
+                "command": command,
+                "wire": partial(ask, of=wire),
+            }
+            taken = in_turns(ways, rounds=3)
             words = f"smq sql, count of {count:,} {topic} records: s"
-            lines.append(Line(words, taken["query"], None, target))
-            lines.append(Line(f"{words}, with the program's start", taken["command"], None, ""))
+            lines += [
+                Line(words, taken["query"], None, target),
+                Line(f"{words}, with the program's start", taken["command"], None, ""),
+                Line(f"{words}, over the wire alone", taken["wire"], None, ""),
+            ]
     return lines
 
 

@@ -186,22 +186,24 @@ def _is_closed(path: Path) -> bool:
 def _files_at(bootstrap: str) -> "tuple[Path, Location] | None":
     """The data directory and the filer of a broker; None if this user may not read them here."""
     from smq.client.facts import broker_facts  # noqa: PLC0415  (as above)
+    from smq.client.locate import is_served_by  # noqa: PLC0415  (as above)
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
     from smq.model.errors import BrokerError, ErrorCode, StoreError  # noqa: PLC0415  (as above)
     from smq.store.store import FILE_NAME  # noqa: PLC0415  (as above)
 
     with cluster_at(bootstrap) as cluster:
         try:
-            settings = cluster.retrying(lambda: broker_facts(cluster)).settings
+            facts = cluster.retrying(lambda: broker_facts(cluster))
         except BrokerError as error:
             if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 raise
             return None  # Who may not see settings may read topics.
-    data_dir = Path(settings.get("data.dir", ""))
-    if "data.dir" not in settings or not os.access(data_dir / FILE_NAME, os.R_OK):
+    data_dir = Path(facts.settings.get("data.dir", ""))
+    is_readable = "data.dir" in facts.settings and os.access(data_dir / FILE_NAME, os.R_OK)
+    if not (is_readable and is_served_by(data_dir, facts.cluster_id)):
         return None
     try:
-        location = Location.named_by(settings)
+        location = Location.named_by(facts.settings)
     except StoreError as error:
         raise refusal(
             f"{error}; or let all records come from the broker: --transport kafka"

@@ -172,6 +172,15 @@ def _status_of(path: Path) -> dict[str, Any]:
         raise BrokerUnavailable(f"no broker serves the data directory {path}") from error
 
 
+def is_served_by(data_dir: Path, cluster_id: str) -> bool:
+    """Whether a data directory of this host, which this user may read, is that of a running broker
+    of this cluster: a directory of another host may have the same path."""
+    try:
+        return bool(_status_of(data_dir).get("cluster_id") == cluster_id)
+    except BrokerUnavailable:
+        return False
+
+
 def _doors_of(cluster: Cluster) -> "partial[Door] | None":
     if why_wire_only():
         return None

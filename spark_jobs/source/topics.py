@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 from uuid import UUID
 
-from smq.client.facts import broker_facts
+from smq.client.facts import BrokerFacts, broker_facts
 from smq.client.kafka.admin import topic_configs
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.group_admin import commit_offsets
@@ -22,7 +22,7 @@ from smq.client.kafka.offsets import (
     READ_COMMITTED,
     find_offsets,
 )
-from smq.client.locate import AUTO, KAFKA, cluster_at
+from smq.client.locate import AUTO, KAFKA, cluster_at, is_served_by
 from smq.client.names import TopicPartition, by_topic
 from smq.client.secure.security import security_of
 from smq.filer.location import Location as Filer
@@ -77,10 +77,12 @@ def find_place(location: BrokerLocation) -> BrokerPlace:
         return BrokerPlace(address, data_dir, filer, location.config)
     assert location.bootstrap is not None
     with cluster_at(location.bootstrap, location.security) as cluster:
-        settings = cluster.retrying(lambda: _settings(cluster))
+        facts = cluster.retrying(lambda: _facts(cluster))
+    settings = facts.settings
     data_dir = Path(settings.get("data.dir", ""))
     is_readable = "data.dir" in settings and os.access(data_dir / FILE_NAME, os.R_OK)
-    if not is_readable:  # It is another host's, or another user's.
+    if not (is_readable and is_served_by(data_dir, facts.cluster_id)):
+        # It is another host's, or another user's.
         return BrokerPlace(location.bootstrap, None, None, location.config)
     filer = _filer(location, settings)
     if not may_read(filer):  # Likewise: that of a container, say.
@@ -93,14 +95,14 @@ def may_read(filer: Filer) -> bool:
     return filer.is_s3 or os.access(filer.root, os.R_OK | os.X_OK)
 
 
-def _settings(cluster: Cluster) -> Mapping[str, str]:
-    """The broker's settings; none where we may not see them: reading needs no such right."""
+def _facts(cluster: Cluster) -> BrokerFacts:
+    """The broker's facts; no settings where we may not see them: reading needs no such right."""
     try:
-        return broker_facts(cluster).settings
+        return broker_facts(cluster)
     except BrokerError as error:
         if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise
-        return {}
+        return BrokerFacts("", {})
 
 
 def _filer(location: BrokerLocation, settings: Mapping[str, str]) -> Filer:

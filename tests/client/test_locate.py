@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from smq.client.errors import BrokerUnavailable, ClosedUnanswered
-from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, Way, bootstrap_of, reach_of, way_to
+from smq.client.locate import (
+    AUTO,
+    KAFKA,
+    SHARED_MEMORY,
+    Way,
+    bootstrap_of,
+    is_served_by,
+    reach_of,
+    way_to,
+)
 from smq.client.secure.security import PLAINTEXT, Security
 from smq.testing.credentials import UsersInMemory
 from tests.another_user import needs_root, result_as
@@ -26,6 +35,14 @@ def test_addresses_are_taken_as_they_are() -> None:
 def test_a_data_directory_says_where_its_broker_is(tmp_path: Path) -> None:
     (tmp_path / "status.json").write_text(json.dumps({"bootstrap": "127.0.0.1:7"}))
     assert bootstrap_of(tmp_path) == bootstrap_of(str(tmp_path)) == "127.0.0.1:7"
+
+
+def test_a_data_directory_is_of_the_cluster_that_its_status_names(tmp_path: Path) -> None:
+    """The broker of another host may have the same path."""
+    assert not is_served_by(tmp_path, "one")
+    (tmp_path / "status.json").write_text(json.dumps({"bootstrap": "a:7", "cluster_id": "one"}))
+    assert is_served_by(tmp_path, "one")
+    assert not is_served_by(tmp_path, "two")
 
 
 @pytest.fixture

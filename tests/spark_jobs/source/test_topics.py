@@ -1,11 +1,13 @@
 """What there is of topics, sealed and live."""
 
+import json
 import pwd
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from smq.client.facts import BrokerFacts
 from smq.client.locate import AUTO, KAFKA
 from smq.client.names import TopicPartition
 from smq.filer.location import Location as Filer
@@ -124,13 +126,27 @@ def test_a_filer_of_another_user_is_not_read(smq_broker: SmqBroker) -> None:
         said = result_as(NOBODY, lambda: find_place(by_directory))
         assert said.startswith("Unreadable: ")
         assert "may not read; with the option transport=kafka all records come from" in said
-        settings = {"data.dir": name, "filer.root": str(filer)}
+        status = Path(name) / "status.json"
+        status.write_text(json.dumps({"bootstrap": "", "cluster_id": "this"}))
+        status.chmod(0o644)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(topics, "_settings", lambda _cluster: settings)
-            found = result_as(
-                NOBODY, lambda: find_place(BrokerLocation(smq_broker.bootstrap, None, None))
-            )
-        assert found == [smq_broker.bootstrap, None, None, None, AUTO]
+            settings = {"data.dir": name, "filer.root": str(filer)}
+            patch.setattr(topics, "_facts", lambda _cluster: BrokerFacts("this", settings))
+            location = BrokerLocation(smq_broker.bootstrap, None, None)
+            assert find_place(location).data_dir == Path(name), "as root"
+            found = result_as(NOBODY, lambda: find_place(location))
+    assert found == [smq_broker.bootstrap, None, None, None, AUTO]
+
+
+def test_a_data_directory_of_another_cluster_is_not_read(
+    smq_broker: SmqBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path that a broker of another host names was taken for its own."""
+    location = BrokerLocation(smq_broker.bootstrap, None, None)
+    assert find_place(location).data_dir == smq_broker.data_dir
+    settings = {"data.dir": str(smq_broker.data_dir), "filer.root": str(smq_broker.data_dir)}
+    monkeypatch.setattr(topics, "_facts", lambda _cluster: BrokerFacts("another", settings))
+    assert find_place(location).data_dir is None
 
 
 def test_a_filer_may_be_elsewhere(tmp_path: Path, seal_topic: SealTopic) -> None:
