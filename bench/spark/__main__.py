@@ -39,7 +39,7 @@ from smq.filer.location import Location
 from smq.load.cost import cpu_seconds
 from smq.model.segments import directory_of
 from smq.sql.broker_rows import BrokerTopics
-from smq.sql.session import QueryBounds, Topics, TopicSource, running
+from smq.sql.session import QueryBounds, QueryTopics, TopicSource, running
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.smq_broker import SmqCommand
 from spark_jobs import read_topic, start_session, stream_topic
@@ -408,7 +408,7 @@ def sql(bench: Bench) -> list[Line]:
         for topic, count, target in (("sealed", sealed, "≤ 1"), ("live", live, "≤ 0.5")):
             query = f"SELECT count(*) AS n FROM {topic}"  # noqa: S608  (a name of ours)
 
-            def ask(query: str = query, count: int = count, of: Topics = topics) -> None:
+            def ask(query: str = query, count: int = count, of: QueryTopics = topics) -> None:
                 with running(query, of, QueryBounds(SQL_BYTES)) as rows:
                     assert rows.read_all()["n"].to_pylist() == [count]
 

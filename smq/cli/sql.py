@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from smq.client.client import Client
     from smq.filer.location import Location
-    from smq.sql.session import QueryBounds, Topics
+    from smq.sql.session import QueryBounds, QueryTopics
 
 MiB = 1024 * 1024
 SEALED, LIVE = "sealed", "live"
@@ -135,7 +135,7 @@ def _topics(
     filer_root: str | None,
     tail: Tail,
     transport: Transport,
-) -> Iterator["tuple[Topics, Client | None]"]:
+) -> Iterator["tuple[QueryTopics, Client | None]"]:
     """The topics, and a client where live records are wanted of a broker."""
     from smq.sql.session import TopicSource  # noqa: PLC0415  (as above)
 
@@ -230,7 +230,7 @@ def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | N
 
 def _follow(  # noqa: PLR0913, PLR0917  (They belong to one verb.)
     query: str,
-    topics: "Topics",
+    topics: "QueryTopics",
     client: "Client | None",
     bounds: "QueryBounds",
     every: float,

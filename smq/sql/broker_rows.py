@@ -81,7 +81,7 @@ class BrokerTopics:
             ends, starts = consumer.find("latest"), consumer.find("earliest")
         ranges = {each.partition: (start, ends[each]) for each, start in starts.items()}
         types = self.schema(name)
-        records = Records(self.client, name, topic_id, ranges, types, bytes_max)
+        records = BrokerRecords(self.client, name, topic_id, ranges, types, bytes_max)
         return BrokerRows(name, types, records)
 
 
@@ -91,7 +91,7 @@ class BrokerRows:
 
     name: str
     schema: str
-    arrow: "Records"
+    arrow: "BrokerRecords"
 
     def paths(self) -> list[str]:
         """The files that DuckDB opens: none."""
@@ -120,10 +120,10 @@ class BrokerRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class RecordScan:
     """One scan of records. DuckDB makes a reader of it."""
 
-    records: "Records"
+    records: "BrokerRecords"
     columns: pa.Schema
     wanted: ds.Expression | None
 
@@ -146,7 +146,7 @@ class Scan:
         }
 
 
-class Records(ds.Dataset):  # type: ignore[misc]
+class BrokerRecords(ds.Dataset):  # type: ignore[misc]
     """The records [start, end) of a topic's partitions, and the typed columns of its values.
 
     failure   the error that a scan met
@@ -182,10 +182,10 @@ class Records(ds.Dataset):  # type: ignore[misc]
         columns: Sequence[str] | None = None,
         filter: ds.Expression | None = None,  # noqa: A002  (Arrow's)
         **_: Any,  # noqa: ANN401  (Arrow's)
-    ) -> Scan:
+    ) -> RecordScan:
         """What DuckDB asks for a scan of some columns of some rows."""
         names = self._schema.names if columns is None else columns
-        return Scan(self, pa.schema([self._schema.field(each) for each in names]), filter)
+        return RecordScan(self, pa.schema([self._schema.field(each) for each in names]), filter)
 
     def tables(self, needed: set[str], wanted: ds.Expression | None) -> Iterator[pa.Table]:
         """All rows that a filter may keep, with the needed columns; keeps the error that it meets.

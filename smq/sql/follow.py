@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from smq.client.client import Client
-from smq.sql.session import QueryBounds, QueryRefused, Topics, mentioned, run_over, understood
+from smq.sql.session import QueryBounds, QueryRefused, QueryTopics, mentioned, run_over, understood
 from smq.tables.live import ISOLATION_LEVEL, arrived_rows
 
 
 def results(
-    query: str, topics: Topics, client: Client, bounds: QueryBounds, every_s: float
+    query: str, topics: QueryTopics, client: Client, bounds: QueryBounds, every_s: float
 ) -> Iterator[pa.RecordBatchReader]:
     """The results of a query over each interval's new records; skips intervals without any.
 

@@ -60,7 +60,7 @@ class QueryBounds:
     seconds: float | None = None
 
 
-class Rows(Protocol):
+class QueryRows(Protocol):
     """The rows of a topic, for DuckDB: `TopicRows` of files, or `BrokerRows`.
 
     arrow    what is registered by a name, of which `select` has all rows
@@ -79,10 +79,10 @@ class Rows(Protocol):
     def stop(self) -> None: ...
 
 
-class Topics(Protocol):
+class QueryTopics(Protocol):
     """Where topics are, for queries: `TopicSource` has their files, `BrokerTopics` a broker."""
 
-    def rows(self, query: str, bytes_max: int) -> tuple[list[str], Sequence[Rows]]: ...
+    def rows(self, query: str, bytes_max: int) -> tuple[list[str], Sequence[QueryRows]]: ...
     def schema(self, name: str) -> str: ...
 
 
@@ -178,7 +178,7 @@ def mentioned(query: str, topics: Collection[str]) -> list[str]:
 
 
 @contextmanager
-def running(query: str, topics: Topics, bounds: QueryBounds) -> Iterator[pa.RecordBatchReader]:
+def running(query: str, topics: QueryTopics, bounds: QueryBounds) -> Iterator[pa.RecordBatchReader]:
     """Run a query; its rows come in batches.
 
     Raises QueryRefused, also from the batches; Unreadable, TooMuch, StoreError, BrokerError.
@@ -205,7 +205,7 @@ def _each(
 
 @contextmanager
 def _told(
-    rows: Sequence[Rows], names: list[str], bounds: QueryBounds, is_late: Callable[[], bool]
+    rows: Sequence[QueryRows], names: list[str], bounds: QueryBounds, is_late: Callable[[], bool]
 ) -> Iterator[None]:
     """Say what ended a query. Arrow's readers raise DuckDB's errors as their own."""
     try:
@@ -236,7 +236,7 @@ def run_over(query: str, topic: str, rows: pa.Table, schema: str, bounds: QueryB
 
 
 def _run(
-    database: duckdb.DuckDBPyConnection, query: str, names: list[str], rows: Sequence[Rows]
+    database: duckdb.DuckDBPyConnection, query: str, names: list[str], rows: Sequence[QueryRows]
 ) -> pa.RecordBatchReader:
     if query == _TABLES:
         database.register("topics", pa.table({"name": pa.array(names, pa.string())}))
@@ -246,7 +246,7 @@ def _run(
 
 
 def _explained(
-    database: duckdb.DuckDBPyConnection, query: str, rows: Sequence[Rows]
+    database: duckdb.DuckDBPyConnection, query: str, rows: Sequence[QueryRows]
 ) -> pa.RecordBatchReader:
     """DuckDB's plan, and which segments and which offsets of the live log it reads."""
     lines: list[tuple[str, str]] = [
@@ -258,7 +258,9 @@ def _explained(
 
 
 @contextmanager
-def _database(rows: Sequence[Rows], bounds: QueryBounds) -> Iterator[duckdb.DuckDBPyConnection]:
+def _database(
+    rows: Sequence[QueryRows], bounds: QueryBounds
+) -> Iterator[duckdb.DuckDBPyConnection]:
     with _connected(bounds) as database:
         paths = [path for each in rows for path in each.paths()]
         database.execute("SET allowed_paths = $1", [paths])
@@ -294,7 +296,7 @@ def _create_views(database: duckdb.DuckDBPyConnection, topic: str, select: str) 
 
 @contextmanager
 def _limit(
-    database: duckdb.DuckDBPyConnection, bounds: QueryBounds, rows: Sequence[Rows]
+    database: duckdb.DuckDBPyConnection, bounds: QueryBounds, rows: Sequence[QueryRows]
 ) -> Iterator[Callable[[], bool]]:
     """Interrupt the query at its deadline; yields a function that tells whether it was late."""
     late = threading.Event()

@@ -19,7 +19,7 @@ from smq.client.locate import KAFKA, cluster_at
 from smq.client.secure.security import security_of
 from smq.filer.location import Location
 from smq.sql.broker_rows import BrokerTopics
-from smq.sql.session import QueryBounds, QueryRefused, Topics, TopicSource, running
+from smq.sql.session import QueryBounds, QueryRefused, QueryTopics, TopicSource, running
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.compression import Codec
@@ -83,7 +83,7 @@ def of_files(broker: SmqBroker) -> Iterator[TopicSource]:
         yield TopicSource(broker.data_dir, Location(str(broker.data_dir / "filer")), client)
 
 
-def rows_of(query: str, topics: Topics, bounds: QueryBounds = BOUNDS) -> list[str]:
+def rows_of(query: str, topics: QueryTopics, bounds: QueryBounds = BOUNDS) -> list[str]:
     """Sorted, as text that JSON has too."""
     with running(query, topics, bounds) as rows:
         return sorted(
