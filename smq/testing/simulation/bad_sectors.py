@@ -17,7 +17,7 @@ from smq.testing.disk import PAGE_BYTES
 from smq.testing.simulation.world import World
 
 SECTORS_FAIL = "sectors-fail"
-SECTORS_FROM, SECTORS_SHARE = 9001, 0.2
+SECTORS_FROM, SECTORS_SHARE = 10001, 0.2
 FILLING_TIMES, FILLING = 24, (15, 5, 300)  # Partitions, records and bytes that fill a segment.
 AFTER_MS = 1500
 
