@@ -440,3 +440,8 @@ def test_pages_give_flags_of_serve_the_value_that_they_need(page: Path) -> None:
 def test_the_page_says_what_is_in_neither_half() -> None:
     for each in ("kTLS", "delegation tokens", "JWKS by URL", "encryption at rest"):
         assert each in section("Not there")
+
+
+def test_no_page_about_security_defers_a_door() -> None:
+    for text in (PAGE, Path("SECURITY.md").read_text(), Path("docs/logins.md").read_text()):
+        assert not re.search(r"second half|is planned|not yet|has no login yet", text)
