@@ -45,7 +45,7 @@ class Holders:
             for pair in walk.index.ends.items():
                 if pair == walk.holder:
                     break
-                assert not self._needs(*pair), pair
+                assert not self._needs(walk.index, *pair), pair
 
     def begin(self) -> None:
         """A new step of the loop begins."""
@@ -60,7 +60,7 @@ class Holders:
             walk = self._walks[segment.start] = _Walk(segment.index, left, next(left, None))
         while walk.holder is not None and self.looks < LOOKS_MAX:
             self.looks += 1
-            if self._needs(*walk.holder):
+            if self._needs(walk.index, *walk.holder):
                 return True
             walk.holder = next(walk.left, None)
         return walk.holder is not None
@@ -69,9 +69,9 @@ class Holders:
         """Forget a segment that was freed."""
         self._walks.pop(segment.start, None)
 
-    def _needs(self, number: int, end: int) -> bool:
+    def _needs(self, index: FiledIndex, number: int, end: int) -> bool:
         slot = self._partitions.slots.get(number)
         if slot is None:
             return False
         start = int(self._partitions.table[slot, self._column])
-        return self._lookup.behind_damage(number, start) < end
+        return start < end and self._lookup.has_readable(number, index, start)

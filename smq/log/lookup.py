@@ -210,8 +210,18 @@ class Lookup:
 
         None: the offset's segment was freed; sealed segments have it.
         """
-        offset = self.behind_damage(number, offset)
-        limit = min(limit, self._next_damage(number, offset))
+        while True:
+            offset = self.behind_damage(number, offset)
+            damage = self._next_damage(number, offset)
+            found = self._choose(number, slot, offset, min(limit, damage), bytes_max, sealed_end)
+            if found is None or len(found.spans) or damage >= limit:
+                return found
+            offset = damage  # A start has not found what lies before.
+
+    def _choose(  # noqa: PLR0913, PLR0917  (as choose())
+        self, number: int, slot: int, offset: int, limit: int, bytes_max: int, sealed_end: int
+    ) -> FoundBatches | None:
+        """As choose(), of a range in which nothing turned out to be damaged."""
         if offset >= limit:
             return NOTHING
         count, total = choose_batches(
@@ -307,6 +317,18 @@ class Lookup:
             if base <= offset < end:
                 offset = end
         return offset
+
+    def has_readable(self, number: int, index: FiledIndex, offset: int) -> bool:
+        """Whether a table has batches of a partition, from an offset on, that are not lost."""
+        if index.ends.get(number, 0) <= offset:
+            return False
+        if not self.has_damage_from(number, offset):
+            return True
+        mine, lost = index.of_partition(number), np.array(self._lost[number])
+        ends = mine["base_offset"] + mine["record_count"]
+        at = np.searchsorted(lost[:, 0], mine["base_offset"], "right") - 1
+        is_lost = (at >= 0) & (mine["base_offset"] < lost[at, 1])
+        return bool(((ends > offset) & ~is_lost).any())
 
     def has_damage_from(self, number: int, offset: int) -> bool:
         """Whether damaged batches hold this offset or later ones."""

@@ -7,7 +7,8 @@ import pytest
 from smq.log import holders as module
 from smq.log.files.segment import WalSegment
 from smq.log.log import Log
-from tests.log.logs import NOW_MS, OS, append, batch, memory_of, start, turn
+from smq.log.lookup import IndexedBatch
+from tests.log.logs import NOW_MS, OS, append, batch, fill, memory_of, start, turn
 
 COUNT = 1000
 SEGMENT_BYTES = 1 << 18
@@ -64,6 +65,32 @@ def test_the_last_that_needs_it_decides(log: Log, how: str) -> None:
     else:
         log.sealing.set_log_start(COUNT, 1)
     assert log.freeing.freeable() == [segment]
+
+
+def test_a_partition_needs_nothing_that_it_lost(log: Log) -> None:
+    segment, end = first(log), end_of(log, 1)
+    for number in range(2, COUNT + 1):
+        log.sealing.advance(number, end_of(log, number), NOW_MS)
+    for base in range(1, end):
+        log.lookup.lose(IndexedBatch(1, base, base + 1))
+        assert log.freeing.freeable() == []
+        log.invariants()
+    log.sealing.advance(1, 1, NOW_MS)
+    assert log.freeing.freeable() == [segment]
+
+
+def test_a_partition_holds_no_segment_by_what_it_lost_behind_a_gap(tmp_path: Path) -> None:
+    """No segment has what a start found damaged, and no look-up knows it as lost."""
+    log = start(tmp_path).log
+    log.partitions.extend(1, 10, 0)
+    fill(log, count=40)
+    segment, end = first(log), end_of(log, 1)
+    for base in range(10, end):
+        assert log.freeing.freeable() == []
+        log.lookup.lose(IndexedBatch(1, base, base + 1))
+    assert log.freeing.freeable() == [segment]
+    log.checkpoint()
+    log.invariants()
 
 
 def test_no_step_looks_at_more_than_its_share(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from shm.kernels.base.words import FRAME_HEADER_BYTES, P_UNSEALED_BYTES, WORD_INDEX_TAIL
 from smq.log.log import Log
 from smq.log.lookup import IndexedBatch
-from tests.log.logs import OS, append, batch, high_watermark, start, turn
+from tests.log.logs import OS, append, batch, fill, high_watermark, start, turn
 
 ALL = 1 << 30
 
@@ -97,6 +97,21 @@ def test_lost_offsets_are_passed_over(log: Log) -> None:
     assert offsets(log, 78) == []
     log.lookup.drop(1)
     assert log.lookup.behind_damage(1, 11) == 11
+
+
+def test_a_reader_passes_over_what_was_lost_behind_a_gap(tmp_path: Path) -> None:
+    """No segment has what a start found damaged, and no look-up knows it as lost."""
+    log = start(tmp_path).log
+    log.partitions.extend(1, 10, 0)
+    fill(log, count=60)
+    for base in (10, 11, 13):
+        log.lookup.lose(IndexedBatch(1, base, base + 1))
+    assert offsets(log, 5, limit=70) == offsets(log, 5, limit=13) == [12]
+    assert offsets(log, 5, limit=11) == []
+    log.lookup.lose(IndexedBatch(1, 12, 13))
+    found = offsets(log, 5)
+    assert found
+    assert found[0] == 14
 
 
 def test_full_segments_tell_what_they_hold_of_a_partition(log: Log) -> None:
