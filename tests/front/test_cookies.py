@@ -1,9 +1,11 @@
 """The cookie of a session, with and without TLS."""
 
+import time
+
 import pytest
 from starlette.responses import Response
 
-from smq.front.cookies import ID_MAX, PLACE_MAX, own_place, session_id_of, set_session
+from smq.front.cookies import ID_MAX, PLACE_MAX, ids_in_head, own_place, session_id_of, set_session
 
 PROXY = {b"x-forwarded-for": b"10.0.0.1"}
 
@@ -41,6 +43,16 @@ def test_in_tls_a_plain_cookie_is_none() -> None:
 def test_another_cookie_has_no_id(line: bytes) -> None:
     assert session_id_of("http", {b"cookie": line}) == ""
     assert session_id_of("http", {}) == ""
+
+
+@pytest.mark.parametrize("value", [b'"' + 60_000 * b"\\" + b'"', 60_000 * b";", 30_000 * b"=;"])
+def test_a_long_cookie_costs_little(value: bytes) -> None:
+    """http.cookies took twenty seconds for the first one."""
+    began_s = time.monotonic()
+    line = b"a=" + value + b"; smq-session=id"
+    assert session_id_of("http", {b"cookie": line}) == "id"
+    assert not [*ids_in_head(b"GET / HTTP/1.1\r\nCookie: a=" + value + b"\r\n\r\n")]
+    assert time.monotonic() - began_s < 2
 
 
 @pytest.mark.parametrize(

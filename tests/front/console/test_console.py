@@ -1,6 +1,8 @@
 """Shared by all pages: forms, and the display of failures."""
 
-from smq.front.console.console import FORM_BYTES_MAX
+import pytest
+
+from smq.front.console.console import FORM_BYTES_MAX, lines_of
 from tests.front.console.fake_desk import HOSTILE, Browser
 
 
@@ -27,3 +29,9 @@ def test_a_form_is_bounded() -> None:
     many = {f"field{number}": "" for number in range(200)}
     assert browser.post("/topics/clicks/messages", **many).status == 400
     assert browser.desk.done == []
+
+
+def test_lines_are_counted_before_they_are_cut() -> None:
+    assert lines_of("a\r\nb\n", 3, "a plan") == ["a", "b", ""]
+    with pytest.raises(ValueError, match="a plan has at most 2 lines"):
+        lines_of("\n" * 1_000_000, 2, "a plan")

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, gone_to, page_of, told
+from smq.front.console.console import Console, form_of, gone_to, lines_of, page_of, told
 from smq.front.console.desk import Move, ShownGroup
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import Names, check, described, sees_all
@@ -92,8 +92,8 @@ def plan_of(moves: list[Move]) -> str:
 
 def moves_of(plan: str) -> list[Move]:
     """Decode the moves from that field. Raises ValueError."""
-    rows = [line.split(",") for line in plan.splitlines()]
-    if not rows or len(rows) > MOVES_MAX or any(len(row) != 3 for row in rows):
+    rows = [line.split(",") for line in lines_of(plan, MOVES_MAX, "a plan")]
+    if any(len(row) != 3 for row in rows):
         raise ValueError("the plan is not valid; preview it again")
     return [
         Move(topic, whole(partition, "a partition"), None, whole(offset, "an offset"), 0)

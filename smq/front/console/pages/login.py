@@ -10,13 +10,14 @@ from starlette.routing import Route
 
 from smq.front.console.console import Console, form_of
 from smq.front.console.templates import render
-from smq.front.cookies import own_place, session_id_of, set_session
+from smq.front.cookies import START, own_place, session_id_of, set_session
 from smq.front.gate import Page
 from smq.front.logins import Asking, HttpLogins, LoggedIn, LoginRefused
 from smq.front.rights import LOGIN_PATH, LOGOUT_PATH, visit_of
 from smq.front.turns import standing_of
 from smq.security.listener_rules import is_loopback
 
+FORM_BYTES_MAX = 80 * 1024  # A token has 64 KiB at most.
 NO_USERS = "without authorizer.class.name there are no users here"
 
 
@@ -35,7 +36,10 @@ def login_routes(console: Console) -> list[Route]:
 
 
 async def _log_in(console: Console, request: Request) -> Response:
-    fields = await form_of(request)
+    try:
+        fields = await form_of(request, FORM_BYTES_MAX)
+    except ValueError as reason:
+        return _form(console, START, str(reason), 400)
     place, logins = own_place(fields.get("to", "")), console.rights.logins
     if logins is None or request.client is None:
         return _form(console, place, NO_USERS, 404)
@@ -58,7 +62,10 @@ async def _log_in(console: Console, request: Request) -> Response:
 
 
 async def _log_out(console: Console, request: Request) -> Response:
-    fields, visit = await form_of(request), visit_of(request)
+    try:
+        fields, visit = await form_of(request, FORM_BYTES_MAX), visit_of(request)
+    except ValueError as reason:
+        return Response(str(reason), 400)
     if not console.rights.has_rules:
         return Response(NO_USERS, 404)
     if visit is None or not console.guard.is_right(request, fields.get("token", "")):

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, page_of, told
+from smq.front.console.console import Console, form_of, lines_of, page_of, told
 from smq.front.console.desk import (
     NEWEST,
     PREVIEW_BYTES,
@@ -28,6 +28,7 @@ from smq.security.acls import Operation, ResourceType
 
 LIMIT, LIMIT_MAX = 50, 500  # Records per page.
 PARTITION_MAX = 2**31 - 1
+HEADERS_MAX = 1000  # Lines.
 CURSOR_MAX = 200  # Entries: more than our own links ever have.
 SHOWN_BYTES_MAX = 256 * 1024  # Of a value on its record's page.
 
@@ -97,8 +98,8 @@ def _cursor_of(text: str) -> dict[int, int]:
 def new_record(topic: str, form: Mapping[str, str]) -> NewRecord:
     """Parse a record from a form. Raises ValueError."""
     partition = form.get("partition", "").strip()
-    lines = [line for line in form.get("headers", "").splitlines() if line.strip()]
-    headers = [line.partition("=") for line in lines]
+    lines = lines_of(form.get("headers", ""), HEADERS_MAX, "headers")
+    headers = [line.partition("=") for line in lines if line.strip()]
     if any(not name.strip() or not sign for name, sign, _ in headers):
         raise ValueError("a header is a line name=value")
     return NewRecord(

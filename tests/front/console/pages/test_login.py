@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from smq.front.console.pages.login import FORM_BYTES_MAX
 from smq.front.logins import HttpLogins
 from smq.front.rights import HttpRights
 from tests.front.console.fake_desk import Browser
@@ -44,6 +45,15 @@ def test_a_request_of_a_page_is_refused_and_not_sent_elsewhere() -> None:
         answer = asks.get("/?part=cards", **headers)
         assert (answer.status, "www-authenticate" in answer.headers) == (401, False)
         assert answer.headers["hx-redirect"] == "/console/login"  # For a page that stands open.
+
+
+def test_a_form_that_is_too_long_is_refused() -> None:
+    asks = browser()
+    answer = asks.log_in("alice", password=FORM_BYTES_MAX * "x")
+    assert answer.status == 400
+    assert b"a form has at most" in answer.body
+    assert "set-cookie" not in answer.headers
+    assert asks.log_in("alice").status == 303
 
 
 @pytest.mark.parametrize(
