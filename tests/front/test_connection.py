@@ -92,9 +92,11 @@ async def asked(client: Client, request: bytes = REQUEST) -> bytes:
 
 
 async def is_closed(client: Client) -> bytes:
-    """What it still got before it was closed."""
+    """What it still got before it was closed, or reset: of one who sends, not all may be read."""
     async with asyncio.timeout(WAIT_S):
-        return await client[0].read()
+        with suppress(ConnectionResetError):
+            return await client[0].read()
+    return b""
 
 
 @pytest.mark.parametrize("said", [b"", b"\r\n", REQUEST[:-2], REQUEST + REQUEST[:-2]])
