@@ -53,9 +53,11 @@ class AsyncConsumer:
             await self._sleep(left_s)
 
     async def _take(self) -> Batch | None:
-        if self._consumer.may_wait():
-            return await self._in_thread(self._consumer.take)
-        return self._consumer.take()
+        if not self._consumer.may_wait():
+            batch = self._consumer.take(may_ask=False)
+            if batch is not None or not self._consumer.may_wait():  # A shard may have ended.
+                return batch
+        return await self._in_thread(self._consumer.take)
 
     async def _in_thread(
         self, function: Callable[P, R], /, *args: P.args, **keywords: P.kwargs

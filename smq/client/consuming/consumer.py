@@ -283,13 +283,16 @@ class Consumer:
         self._reading.is_given = True
         return records
 
-    def take(self) -> Batch | None:
-        """The records available now; None: there are none. Does not wait."""
+    def take(self, *, may_ask: bool = True) -> Batch | None:
+        """The records available now; None: there are none. Does not wait for any.
+
+        It asks brokers for records that no ring has, unless it may not ask.
+        """
         if self._sharing is not None:
             self._sharing.turn()
         if self._positions.is_look_due():
             self._positions.read_new()
-        taken = self._reading.take()
+        taken = self._reading.take(may_ask=may_ask)
         return self._lending.lend(taken) if taken else None
 
     def give_back(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -161,7 +162,7 @@ class HeldTake:
         self._take = inner.take
         inner.take, inner.may_wait = self, lambda: True  # type: ignore[method-assign]
 
-    def __call__(self) -> smq.Batch | None:
+    def __call__(self, *, may_ask: bool = True) -> smq.Batch | None:
         self.begun.set()
         self.go_on.wait(WAIT_SECONDS)
         while (batch := self._take()) is None:
@@ -241,3 +242,39 @@ def test_how_long_to_wait_is_looked_at(running: SmqBroker, transport: str) -> No
                 await consumer.poll(-5)
 
     asyncio.run(talk())
+
+
+def test_a_shard_that_is_lost_is_asked_by_a_thread_and_not_by_the_loop(
+    running: SmqBroker, request: pytest.FixtureRequest
+) -> None:
+    """It blocked the loop, for as long as the shard did not answer."""
+
+    async def talk(topic: str) -> list[threading.Thread]:
+        async with connect(running, "shared memory") as client:
+            await client.create_topic(topic, 1)
+            async with (
+                client.producer() as producer,
+                client.consumer(topic, start="earliest") as consumer,
+            ):
+                await (await producer.send(topic, b"x"))
+                async with await consumer.poll(WAIT_SECONDS) as batch:
+                    assert len(batch) == 1
+                asking: list[threading.Thread] = []
+                reading = consumer._consumer._reading
+                take = reading._wire.take
+
+                def noted() -> Any:
+                    asking.append(threading.current_thread())
+                    return take()
+
+                reading._wire.take = noted  # type: ignore[method-assign]
+                assert reading._local is not None
+                reading._local.doors.close()
+                await (await producer.send(topic, b"y"))
+                async with await consumer.poll(WAIT_SECONDS) as batch:
+                    assert len(batch) == 1
+                return asking
+
+    asking = asyncio.run(talk(name_of(request)))
+    assert asking
+    assert threading.main_thread() not in asking

@@ -207,8 +207,8 @@ class Reading:
         elif self._local is not None:
             self._local.remove(partition)
 
-    def take(self) -> list[Taken]:
-        """Take the available records, cut.
+    def take(self, *, may_ask: bool = True) -> list[Taken]:
+        """Take the available records, cut; without `may_ask`, those in rings alone.
 
         Raises BrokerError. Moves their partitions past them. They come again after `put_back`,
         unless `is_given`.
@@ -221,7 +221,7 @@ class Reading:
         if self._local is not None and self._on_wire:
             self._return(self._local)  # First: nothing taken has moved yet.
         taken = [] if self._local is None else self._take_from_rings(self._local)
-        if self._on_wire:
+        if self._on_wire and may_ask:  # A door may just have been lost.
             taken += self._take_from_wire(has_others=bool(taken))
         self._room.renew()
         if self._waiting:  # They come first now.
