@@ -21,7 +21,7 @@ import typer
 from smq.cli.client import AsJson, refusal
 from smq.cli.output import say
 from smq.cli.unserved import unserved
-from smq.cli.user import ITERATIONS_MIN, check_name, password_of_file, salted_anew
+from smq.cli.user import ITERATIONS_MIN, NAME_BYTES_MAX, check_name, password_of_file, salted_anew
 from smq.security.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -163,6 +163,8 @@ def _rule(row: object) -> AclBinding:
     given = _DEFAULTS | row
     if given.keys() != _FIELDS:
         raise ValueError(f"{row!r} has not the fields of a rule: {', '.join(sorted(_FIELDS))}")
+    if any(len(each.encode()) > NAME_BYTES_MAX for each in given.values()):
+        raise ValueError(f"a rule has a text of over {NAME_BYTES_MAX} bytes")
     words = {name: _word(name, given[name]) for name in _WORDS}
     kind, name = words["resource_type"], given["name"]
     if not name or (kind is ResourceType.CLUSTER and name != CLUSTER_NAME):

@@ -28,6 +28,7 @@ from smq.security.sasl import RESERVED_PREFIX
 
 app = typer.Typer(help="Add, list and remove users with passwords.", no_args_is_help=True)
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's.
+NAME_BYTES_MAX = 32_000  # Strings of Kafka's protocol hold 32,767 bytes, "User:" included.
 _BY_NAME = {each.sasl_name: each for each in ScramMechanism}
 
 UserName = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
@@ -131,6 +132,12 @@ def check_name(user: str) -> None:
     """Exits if no user can have this name."""
     if not user or user.startswith(RESERVED_PREFIX):
         raise refusal("a name is not empty, and names that begin with unix/ are the host's users")
+    try:
+        is_long = len(user.encode()) > NAME_BYTES_MAX
+    except UnicodeEncodeError as reason:
+        raise refusal(f"{user!r} is no text in UTF-8") from reason
+    if is_long:
+        raise refusal(f"a name has at most {NAME_BYTES_MAX} bytes")
 
 
 def _chosen(names: list[str] | None) -> list[ScramMechanism]:

@@ -20,7 +20,7 @@ from smq.client.consuming.consumer import Consumer
 from smq.client.errors import BatchTooLarge, BrokerUnavailable, UnreadableBatch
 from smq.client.kafka.admin import topic_configs
 from smq.client.kafka.cluster import Cluster
-from smq.client.kafka.offsets import OffsetPlace
+from smq.client.kafka.offsets import EARLIEST, OffsetPlace
 from smq.client.locate import KAFKA
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -220,15 +220,25 @@ class BrokerRecords(ds.Dataset):  # type: ignore[misc]
     def _from_time(
         self, consumer: Consumer, wanted: ds.Expression | None, ranges: dict[int, Range]
     ) -> dict[int, Range]:
-        """The ranges without what is before the first time that the filter may keep."""
+        """The ranges without what is before the first time that the filter may keep.
+
+        The last offset is read in any case, by which a topic shows that it is still the one. Raises
+        Unreadable if records of these ranges have been deleted.
+        """
         time_ms = first_time_ms(self._schema, wanted, ranges)
-        if time_ms is None:
+        if time_ms is None or time_ms <= 0:  # Brokers find no time before 1970.
             return ranges
-        found = consumer.find(OffsetPlace(timestamp=max(0, time_ms)))
-        return {
-            each: (min(end, max(start, found[TopicPartition(self._topic, each)])), end)
-            for each, (start, end) in ranges.items()
-        }
+        found = consumer.find(OffsetPlace(timestamp=time_ms))
+        earliest, later = consumer.find(EARLIEST), dict[int, Range]()
+        for each, (start, end) in ranges.items():
+            partition = TopicPartition(self._topic, each)
+            if start < earliest[partition]:
+                raise Unreadable(
+                    f"{self._topic}-{each} has no offset {start}; "
+                    "records were deleted while the query ran"
+                )
+            later[each] = (min(end - 1, max(start, found[partition])), end)
+        return later
 
     def _polled(self, consumer: Consumer, ends: Mapping[int, int]) -> Iterator[pa.Table]:
         """Rows up to these ends or slightly beyond, lent until the next, in pieces."""

@@ -122,6 +122,15 @@ def test_a_file_that_is_wrong_leaves_the_directory_alone(tmp_path: Path) -> None
     assert not data.exists()
 
 
+@pytest.mark.parametrize("field", ["name", "principal"])
+def test_a_text_that_no_answer_can_hold_is_refused(field: str, tmp_path: Path) -> None:
+    for text in ("x" * 40_000, "\ud800"):
+        rules = rules_in(tmp_path / "rules", READ | {field: f"User:{text}"})
+        assert "--rules" in prepare("--data-dir", tmp_path / "d", "--rules", rules, exit_code=1)
+    users = users_in(tmp_path / "users", **{"\udcff": "first"})
+    assert "no text" in prepare("--data-dir", tmp_path / "d", "--users", users, exit_code=1)
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [

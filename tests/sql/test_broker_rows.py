@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 from smq.client.client import connect
@@ -18,6 +20,7 @@ from smq.client.kafka.topic_changes import delete_records
 from smq.client.locate import KAFKA, cluster_at
 from smq.client.secure.security import security_of
 from smq.filer.location import Location
+from smq.model.errors import BrokerError
 from smq.sql.broker_rows import BrokerTopics
 from smq.sql.session import QueryBounds, QueryRefused, QueryTopics, TopicSource, running
 from smq.tables.plan import Unreadable
@@ -32,6 +35,7 @@ pytestmark = pytest.mark.timeout(300)
 
 MiB = 1024 * 1024
 BOUNDS = QueryBounds(256 * MiB)
+FIRST_US = 1_672_531_200_000_000  # 2023.
 NOBODY = pwd.getpwnam("nobody").pw_uid
 KAFKAS = 'partition, "offset", timestamp, key, value, headers'
 QUERIES = (
@@ -201,6 +205,34 @@ def test_records_that_are_deleted_while_a_query_runs_are_an_error(smq_broker: Sm
             found.arrow.scanner().to_reader().read_all()
         assert isinstance(found.failure, Unreadable)
         assert rows_of("SELECT count(*) FROM orders", topics) == ["[5]"]
+
+
+def test_records_before_1970_are_found_by_their_time(smq_broker: SmqBroker) -> None:
+    old = write_batch([Record(number, time, None, b"x") for number, time in enumerate((-1, 5))])
+    with of_anybody(smq_broker) as topics:
+        OneTopic(smq_broker, topics.cluster, "old").append(old)
+        asked = "SELECT count(*) FROM old WHERE timestamp >= '1969-12-31 23:59:55'"
+        assert rows_of(asked, topics) == ["[2]"]
+
+
+def test_a_filter_of_time_hides_neither_a_deletion_nor_another_topic(
+    smq_broker: SmqBroker,
+) -> None:
+    with smq_broker.connect() as client, of_anybody(smq_broker) as topics:
+        for name in ("deleted", "replaced"):
+            client.create_topic(name, 1)
+            with client.producer() as producer:
+                for _ in range(9):
+                    producer.send(name, b"x", partition=0)
+        young = ds.field("timestamp") >= pa.scalar(FIRST_US, pa.timestamp("us"))
+        _, [deleted] = topics.rows("SELECT * FROM deleted", MiB)
+        _, [replaced] = topics.rows("SELECT * FROM replaced", MiB)
+        delete_records(topics.cluster, "deleted", 4)
+        client.delete_topic("replaced")
+        client.create_topic("replaced", 1)
+        for found in (deleted, replaced):
+            with pytest.raises((Unreadable, BrokerError)):
+                found.arrow.scanner(filter=young).to_reader().read_all()
 
 
 def test_a_topic_that_may_not_be_read_is_named(kinds: KindsBroker) -> None:

@@ -43,24 +43,31 @@ class WatchedFiles(Generic[ValueT]):
         """Raises UnusableFile, as `read` does, unless there is a value for `nothing`."""
         self._files, self._read, self._sentences, self._say = files, read, sentences, say
         self._seen, self._otherwise = self._marks(), sentences.stays
+        self._is_read = True
         try:
             self.value = read()
         except UnusableFile as reason:
             if nothing is None:
                 raise
+            self._is_read = False
             self.value, self._otherwise = nothing, sentences.nobody
             say(f"{reason}; {sentences.nobody}")
 
     def look(self) -> None:
-        """Use files that have changed. Called about once a second."""
+        """Use files that have changed. Called about once a second.
+
+        What cannot be used is tried again: it may have been the process that had no descriptor.
+        """
         marks = self._marks()
-        if marks == self._seen:
+        if marks == self._seen and self._is_read:
             return
-        self._seen = marks
+        has_changed, self._seen = marks != self._seen, marks
         try:
-            self.value = self._read()
+            self.value, self._is_read = self._read(), True
         except UnusableFile as reason:
-            self._say(f"{reason}; {self._otherwise}")
+            self._is_read = False
+            if has_changed:
+                self._say(f"{reason}; {self._otherwise}")
         else:
             self._otherwise = self._sentences.stays
             self._say(self._sentences.again)

@@ -14,10 +14,11 @@ class Watching:
 
     def __init__(self, home: Path) -> None:
         self.files, self.said = [home / "number", home / "other"], list[str]()
+        self.is_barred = False  # The other file is none.
 
     def read(self) -> int:
         try:
-            return int(self.files[0].read_text())
+            return int(self.files[self.is_barred].read_text())
         except (OSError, ValueError) as reason:
             raise UnusableFile("no number") from reason
 
@@ -48,6 +49,19 @@ def test_a_changed_file_is_used_and_a_bad_one_leaves_what_was_read(watching: Wat
     assert values == [1, 1, 1, 2]
     bad = "no number; as before"
     assert watching.said == ["read again", bad, bad, "read again"]
+
+
+def test_a_file_that_could_not_be_read_at_a_change_is_tried_again(watching: Watching) -> None:
+    watching.put("1")
+    watched = watching.watched()
+    watching.put("2")
+    watching.is_barred = True
+    for _ in range(2):
+        watched.look()
+    watching.is_barred = False
+    watched.look()
+    assert watched.value == 2
+    assert watching.said == ["no number; as before", "read again"]
 
 
 def test_each_of_the_files_is_looked_at(watching: Watching) -> None:
