@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from smq.app.process.status import read_status
@@ -46,11 +47,17 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> str:
 def started(described: Described, home: Path, listens: str) -> Iterator[int]:
     """Run it below `home`, whose `data` is its data directory; yields the port in place of the one
     of `listens`, which is 0.0.0.0 and a port."""
+    # Sockets' paths are short, and pytest's are not.
+    with TemporaryDirectory(prefix="smq-") as runtime_dir:
+        yield from _started(described, home, listens, runtime_dir)
+
+
+def _started(described: Described, home: Path, listens: str, runtime_dir: str) -> Iterator[int]:
     reserved = ReservedPorts(1)
     places = {**described.places, listens: f"127.0.0.1:{reserved.first}"}
     described = described._replace(places=places)
     given = {name: described.here(value) for name, value in described.environment.items()}
-    given |= {"SMQ_DATA_DIR": str(home / "data"), "SMQ_RUNTIME_DIR": str(home / "r")}
+    given |= {"SMQ_DATA_DIR": str(home / "data"), "SMQ_RUNTIME_DIR": runtime_dir}
     for each in described.before:
         run([described.here(word) for word in each], given)
     words = [described.here(word) for word in described.broker]

@@ -62,7 +62,6 @@ def test_the_unit_serves_users_by_their_rules(tmp_path: Path) -> None:
             CREDENTIALS: str(tmp_path / "credentials"),
             "/etc/smq/smq.toml": str(etc / "smq.toml"),
             "/var/lib/smq": str(tmp_path / "data"),
-            "/run/smq": str(tmp_path / "r"),
             "/var/cache/smq": str(Path("~/.cache").expanduser()),  # Compiled kernels.
         },
     )
