@@ -22,7 +22,6 @@ from smq.log.files.disk import told
 from smq.security.audit import Event, line_of
 
 DIRECTORY, ACTS, ACCESSES = "audit", "acts.log", "access.log"
-_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileLimits(NamedTuple):
@@ -122,7 +121,8 @@ class RotatedFile:
             return
         self.close()
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
-        self._fd = os.open(self._path, _FLAGS, 0o600)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        self._fd = os.open(self._path, flags, 0o600)
         self._size = os.fstat(self._fd).st_size
         self._sync_directory()
         if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
