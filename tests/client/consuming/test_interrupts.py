@@ -83,8 +83,8 @@ def test_records_taken_by_an_interrupted_poll_come_with_the_next(
 ) -> None:
     take = Reading.take
 
-    def interrupted(reading: Reading) -> None:
-        if take(reading) is not None:
+    def interrupted(reading: Reading, *, may_ask: bool = True) -> None:
+        if take(reading, may_ask=may_ask) is not None:
             raise KeyboardInterrupt
 
     with client.producer() as producer, client.consumer(topic, start="earliest") as consumer:
