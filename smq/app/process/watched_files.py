@@ -5,6 +5,7 @@ Where a broker that has served starts a process again, they leave what lets nobo
 else is served.
 """
 
+import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -43,29 +44,30 @@ class WatchedFiles(Generic[ValueT]):
         """Raises UnusableFile, as `read` does, unless there is a value for `nothing`."""
         self._files, self._read, self._sentences, self._say = files, read, sentences, say
         self._seen, self._otherwise = self._marks(), sentences.stays
-        self._is_read = True
+        self._tries_again = False
         try:
             self.value = read()
         except UnusableFile as reason:
             if nothing is None:
                 raise
-            self._is_read = False
+            self._tries_again = _may_pass(reason)
             self.value, self._otherwise = nothing, sentences.nobody
             say(f"{reason}; {sentences.nobody}")
 
     def look(self) -> None:
         """Use files that have changed. Called about once a second.
 
-        What cannot be used is tried again: it may have been the process that had no descriptor.
+        What could not be read is tried again: the process may have had no descriptor. What was read
+        is not, before it changes: a key with a password takes its time.
         """
         marks = self._marks()
-        if marks == self._seen and self._is_read:
+        if marks == self._seen and not self._tries_again:
             return
-        has_changed, self._seen = marks != self._seen, marks
+        has_changed, self._seen, self._tries_again = marks != self._seen, marks, False
         try:
-            self.value, self._is_read = self._read(), True
+            self.value = self._read()
         except UnusableFile as reason:
-            self._is_read = False
+            self._tries_again = _may_pass(reason)
             if has_changed:
                 self._say(f"{reason}; {self._otherwise}")
         else:
@@ -82,3 +84,9 @@ class WatchedFiles(Generic[ValueT]):
             except OSError:
                 found.append((0, 0, 0))
         return found
+
+
+def _may_pass(reason: UnusableFile) -> bool:
+    """Whether the file could not be read, and what it holds is not the fault."""
+    cause = reason.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)

@@ -15,8 +15,10 @@ class Watching:
     def __init__(self, home: Path) -> None:
         self.files, self.said = [home / "number", home / "other"], list[str]()
         self.is_barred = False  # The other file is none.
+        self.read_count = 0
 
     def read(self) -> int:
+        self.read_count += 1
         try:
             return int(self.files[self.is_barred].read_text())
         except (OSError, ValueError) as reason:
@@ -49,6 +51,7 @@ def test_a_changed_file_is_used_and_a_bad_one_leaves_what_was_read(watching: Wat
     assert values == [1, 1, 1, 2]
     bad = "no number; as before"
     assert watching.said == ["read again", bad, bad, "read again"]
+    assert watching.read_count == 5, "once for each change"
 
 
 def test_a_file_that_could_not_be_read_at_a_change_is_tried_again(watching: Watching) -> None:
