@@ -6,7 +6,7 @@ import shutil
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPSConnection
@@ -128,6 +128,17 @@ def test_a_token_of_the_issuer_opens_what_its_user_may(door: Door, topic: str) -
     assert query(claims_of(now_s, aud="another")).status == 401
 
 
+def check_only_alice_reaches(filers: Mapping[str, RemoteFiler], key: str) -> None:
+    """She may write and read the payload, and bob neither."""
+    with pytest.raises(StoreError, match="WRITE"), filers["bob"].writing(key) as sink:
+        sink.write(b"abc")
+    with filers["alice"].writing(key) as sink:
+        sink.write(b"abc")
+    assert filers["alice"].get(key) == b"abc"
+    with pytest.raises(StoreError, match="READ"):
+        filers["bob"].get(key)
+
+
 def test_a_payload_is_uploaded_and_read_by_who_may_write_and_read_its_topic(
     door: Door, topic: str
 ) -> None:
@@ -137,13 +148,7 @@ def test_a_payload_is_uploaded_and_read_by_who_may_write_and_read_its_topic(
         for user in ("alice", "bob")
     }
     key = f"payloads/kafka/{topic}/{'0' * 32}-000000000003-364b3fb7"  # "abc".
-    with pytest.raises(StoreError, match="WRITE"), filers["bob"].writing(key) as sink:
-        sink.write(b"abc")
-    with filers["alice"].writing(key) as sink:
-        sink.write(b"abc")
-    assert filers["alice"].get(key) == b"abc"
-    with pytest.raises(StoreError, match="READ"):
-        filers["bob"].get(key)
+    check_only_alice_reaches(filers, key)
     stranger = RemoteFiler(*door.address, security=Security(TlsFiles(), "PLAIN", "alice", "ecila"))
     with pytest.raises(StoreError, match="certificate"):
         stranger.get(key)
@@ -169,13 +174,7 @@ def test_a_payload_is_reached_by_the_token_of_the_clients_login(door: Door, topi
         for user in ("alice", "bob")
     }
     key = f"payloads/kafka/{topic}/{'1' * 32}-000000000003-364b3fb7"  # "abc".
-    with pytest.raises(StoreError, match="WRITE"), filers["bob"].writing(key) as sink:
-        sink.write(b"abc")
-    with filers["alice"].writing(key) as sink:
-        sink.write(b"abc")
-    assert filers["alice"].get(key) == b"abc"
-    with pytest.raises(StoreError, match="READ"):
-        filers["bob"].get(key)
+    check_only_alice_reaches(filers, key)
     assert len(given) == 2  # One each, for all of it.
 
 

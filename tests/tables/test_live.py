@@ -5,13 +5,12 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from smq.client.consuming.batch.batch import Batch
 from smq.client.errors import BrokerUnavailable
-from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
 from smq.tables import live
 from smq.tables.live import TooMuch, live_rows, owned
 from smq.testing.smq_broker import SmqBroker
+from tests.tables.aborted_records import AbortedRecords
 
 
 def send(broker: SmqBroker, count: int, partitions: int = 2) -> None:
@@ -121,31 +120,7 @@ def test_times_outside_the_years_1_to_9999_are_null() -> None:
     assert rows["key"].to_pylist() == [None, b"k"]
 
 
-class Aborted:
-    """A consumer of records of aborted transactions: each poll takes a while and passes one."""
-
-    def __init__(self) -> None:
-        self.offset, self.now_s = 0, 0.0
-        self.clock = self
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def position(self, _topic: str, _partition: int) -> int:
-        return self.offset
-
-    def assignment(self) -> list[TopicPartition]:
-        return [TopicPartition("paid", 0)]
-
-    def pause(self, _topic: str, _partition: int) -> None:
-        pass
-
-    def poll_up_to(self, _ends: object, _timeout_s: float) -> Batch:
-        self.offset, self.now_s = self.offset + 1, self.now_s + live.SILENCE_S / 2
-        return Batch([])
-
-
 def test_records_that_no_reader_gets_are_no_silence() -> None:
-    consumer = Aborted()
+    consumer = AbortedRecords(live.SILENCE_S / 2)
     rows = live._rows_up_to(consumer, "paid", {0: 9}, 1 << 20)  # type: ignore[arg-type]
     assert (len(rows), consumer.offset) == (0, 9)

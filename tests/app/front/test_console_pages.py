@@ -1,6 +1,5 @@
 """The console in a browser: each page as a person and as axe sees it; skipped without a browser."""
 
-import shutil
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,15 +9,11 @@ import pytest
 from smq.client.client import Client
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
+from tests.app.front.chromium import IN_A_BROWSER, chromium_running
 from tests.app.http_client import console_token
 
 pytest.importorskip("playwright", reason="pip install 'smq-broker[browser]'")
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(CHROMIUM is None, reason="apt-get install chromium"),
-]
+pytestmark = IN_A_BROWSER
 HOSTILE = b"<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
@@ -79,12 +74,8 @@ def _reading(client: Client) -> Any:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (an extra)
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium_running() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

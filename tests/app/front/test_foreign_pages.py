@@ -1,6 +1,5 @@
 """What a page of another origin reaches, in a browser; skipped without one."""
 
-import shutil
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -14,16 +13,12 @@ import pytest
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
+from tests.app.front.chromium import IN_A_BROWSER, chromium_running
 from tests.app.http_client import ask
 from tests.broker.users import add_users
 
 pytest.importorskip("playwright", reason="pip install 'smq-broker[browser]'")
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(CHROMIUM is None, reason="apt-get install chromium"),
-]
+pytestmark = IN_A_BROWSER
 PLAIN = ["/", "/topics", "/topics/clicks", "/groups", "/groups/one?group=g", "/files", "/settings"]
 READS = [
     *PLAIN,
@@ -69,12 +64,8 @@ def foreign_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (an extra)
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium_running() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The console in a browser, behind a login: each page for a user without rights, with some, with
 all; skipped without a browser."""
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,16 +10,12 @@ from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.acls import Operation, ResourceType
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
+from tests.app.front.chromium import IN_A_BROWSER, chromium_running
 from tests.broker.guarded import allow
 from tests.broker.users import add_users
 
 pytest.importorskip("playwright", reason="pip install 'smq-broker[browser]'")
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(CHROMIUM is None, reason="apt-get install chromium"),
-]
+pytestmark = IN_A_BROWSER
 SETTINGS = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:ANONYMOUS;User:root",
@@ -63,12 +58,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (an extra)
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium_running() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shm.kernels.twin import records as plain
-from smq.client.consuming.batch.batch import Batch
 from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
 from smq.client.errors import BrokerUnavailable
 from smq.client.kafka.cluster import Cluster
@@ -26,6 +25,7 @@ from spark_jobs.source.rows import PieceReader, _headers
 from spark_jobs.source.topics import BrokerPlace, Piece, SparkTopics, find_place
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic
+from tests.tables.aborted_records import AbortedRecords
 
 NAME = TopicPartition("orders", 0)
 SCHEMA = pa.schema(
@@ -224,27 +224,9 @@ def test_records_that_retention_has_deleted_since_the_plan_fail_or_are_left_out(
     assert list(reader.read(gone)) == [], "the end is before it"
 
 
-class Aborted:
-    """A consumer of records of aborted transactions: each poll takes a second and passes one."""
-
-    def __init__(self) -> None:
-        self.offset, self.now_s = 0, 0.0
-        self.clock = self
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def position(self, _topic: str, _partition: int) -> int:
-        return self.offset
-
-    def poll_up_to(self, _ends: object, _timeout_s: float) -> Batch:
-        self.offset, self.now_s = self.offset + 1, self.now_s + 1
-        return Batch([])
-
-
 def test_records_that_no_reader_gets_are_no_silence() -> None:
     reader = PieceReader(BrokerPlace("", None, None), SCHEMA, fails_on_loss=True, silence_ms=2000)
-    consumer, piece = Aborted(), Piece("orders", None, 0, 0, 9)
+    consumer, piece = AbortedRecords(1), Piece("orders", None, 0, 0, 9)
     assert list(reader._polled(consumer, piece)) == []  # type: ignore[arg-type]
     assert consumer.offset == 9
 
