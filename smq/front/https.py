@@ -5,10 +5,10 @@
            ◀───────────────               ◀── TlsTransport ─
 
 HTTP begins when the handshake is complete. Until then a connection has ten seconds and 64 KiB,
-there are at most NEWCOMERS_MAX of them (1,000 on a shard), of which the oldest of the largest
-network go first (there also of any with more than 500), and the handshakes of a turn share eight
-milliseconds (four), in which networks take turns. A client that does not read is not read from:
-what TLS itself answers is bounded too.
+there are at most NEWCOMERS_MAX of them, of which the oldest of the largest network go first, and
+the handshakes of a turn share eight milliseconds, in which networks take turns. (A shard has other
+numbers: smq.app.shard.connections.newcomers.) A client that does not read is not read from: what
+TLS itself answers is bounded too.
 """
 
 import asyncio

@@ -5,13 +5,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from smq.log.files.disk import OsDisk, read_now
+from smq.log.files.disk import PAGE_BYTES, OsDisk, read_now
 from smq.log.files.footprint import drops_pages
 from smq.testing.processes import POLL_SECONDS
 
 WRITTEN_SEGMENTS = 2  # The one that is being written, and the next one: it has no pages yet.
 DROPPED_SECONDS_MAX = 30.0
-PAGE_BYTES = 4096
 
 
 def is_cached(path: Path) -> bool:

@@ -53,10 +53,8 @@ def file_routes(console: Console) -> list[Route]:
     """The routes."""
 
     async def _references(request: Request, payload: str) -> list[ShownReference]:
-        found, rights = (
-            await console.ask(console.desk(request).references, payload),
-            rights_of(request),
-        )
+        found = await console.ask(console.desk(request).references, payload)
+        rights = rights_of(request)
         return [each for each in found if rights.topic(Operation.READ, each.topic)]
 
     async def folder(request: Request) -> Response:
