@@ -75,6 +75,14 @@ def go(program: str) -> list[str]:
 
 
 @cache
+def seaweedmq(program: str) -> list[str]:
+    """A program with SeaweedMQ's Go module."""
+    programs = _cached("clients-seaweedmq")
+    build(["go", "build", "-o", f"{programs}/", f"./{program}"], HERE / "seaweedmq")
+    return [str(programs / program)]
+
+
+@cache
 def java_classes(folder: Path, jar: str) -> str:
     """The class path of a Maven project: its jar, made anew when it is older than its sources."""
     need("java")

@@ -1,0 +1,1 @@
+"""SeaweedMQ's gRPC doors: what they decide, without gRPC, sockets or clocks."""

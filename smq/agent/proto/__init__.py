@@ -1,0 +1,1 @@
+"""SeaweedMQ's messages: `.proto` files, and the code that `smq.agent.generate` makes of them."""
