@@ -53,7 +53,7 @@ class _Change:
 
     def __init__(self, request: CreatePartitionsRequest, context: CoordinatorContext) -> None:
         self._topics, self._rights = context.coordinator.topics, context.rights
-        self._validate_only = request.validate_only
+        self._validate_only, self._now = request.validate_only, context.now
         self._left = PARTITIONS_PER_REQUEST_MAX
         self.charge = context.charge(STRICT_FROM)
 
@@ -71,6 +71,7 @@ class _Change:
                 topic,
                 asked.count,
                 None if assignments is None else [each.broker_ids for each in assignments],
+                now=self._now,
                 validate_only=self._validate_only,
             )
             self._left -= more

@@ -1,4 +1,5 @@
-"""Writes smq/agent/proto/*_pb2.py from the .proto files beside them: `python -m smq.agent.generate`.
+"""Writes the code of SeaweedMQ's messages, beside their .proto files in smq/agent/proto:
+`python -m smq.agent.generate`.
 
 Needs grpcio-tools, whose compiler decides which protobuf the code runs with: the extra `grpc` asks
 for that one or newer.

@@ -12,15 +12,14 @@ from itertools import cycle, islice
 from typing import NamedTuple
 
 from smq.coordinator.inputs import Chance, random_uuid
+from smq.model import record_types, topic_schema
 from smq.model.catalog import INTERNAL_TOPICS, NAMESPACE_DEFAULT, Catalog, Published, Topic
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.given_configs import understood
 from smq.model.names import collision_key, topic_name_problem
 from smq.model.now import Now
-from smq.model.topic_configs import SCHEMA
-from smq.model.topic_schema import narrowing
-from smq.model.topic_settings import schema_of
+from smq.model.topic_configs import RECORD_TYPE, SCHEMA
 from smq.store.config_changes import Changer
 from smq.store.store import Store
 
@@ -125,6 +124,7 @@ class Topics:
         count: int,
         assignments: Sequence[Sequence[int]] | None = None,
         *,
+        now: Now,
         validate_only: bool = False,
     ) -> Topic:
         """Give a topic of the catalog `count` partitions in all, or only validate the request.
@@ -145,7 +145,7 @@ class Topics:
         )
         self._check_room(changed, topic)
         if not validate_only:
-            self._store.add_partitions(changed, topic.partition_count)
+            self._store.add_partitions(changed, topic.partition_count, now.wall_ms)
             self._replace(topic, changed)
         return changed
 
@@ -162,9 +162,7 @@ class Topics:
         Records the differences with their author. Raises BrokerError.
         """
         own = self._understood(configs, topic.configs)
-        problem = narrowing(schema_of(topic.configs), schema_of(own))
-        if problem:
-            raise BrokerError(ErrorCode.INVALID_CONFIG, f"Invalid value for {SCHEMA}: {problem}")
+        _check_widening(topic.configs, own)
         changed = replace(topic, configs=own)
         self._check_room(changed, topic)
         if not validate_only and own != topic.configs:
@@ -379,6 +377,16 @@ class Topics:
         else:
             for number in topic.partition_numbers:
                 del self._places[number]
+
+
+def _check_widening(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Types may get more columns and fields: what is there has the old ones."""
+    for name, narrowing in (
+        (SCHEMA, topic_schema.narrowing),
+        (RECORD_TYPE, record_types.narrowing),
+    ):
+        if problem := narrowing(before.get(name, ""), after.get(name, "")):
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"Invalid value for {name}: {problem}")
 
 
 def _line_bytes(topic: Topic) -> int:

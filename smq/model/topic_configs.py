@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from smq.model.config import DURABILITIES, Config
 from smq.model.config_values import ConfigType
+from smq.model.record_types import parse_record_type
 from smq.model.setting import INT64_MAX
 from smq.model.topic_schema import parse_schema
 from smq.model.value_rules import (
@@ -51,6 +52,14 @@ def _problem_of_schema(text: str) -> str:
     return ""
 
 
+def _problem_of_record_type(text: str) -> str:
+    try:
+        parse_record_type(text)
+    except ValueError as reason:
+        return str(reason)
+    return ""
+
+
 def _level(codec: str, default: str, rule: Rule, words: str = "") -> TopicConfig:
     name = f"compression.{codec}.level"
     doc = f"The level at which the broker compresses, where `compression.type` is {codec}. The "
@@ -63,6 +72,8 @@ COMPACT, DELETE = "compact", "delete"
 NO_TABLE = "none"
 TABLE = "smq.table"
 SCHEMA, DURABILITY = "smq.schema", "smq.durability"
+NAMESPACE, RECORD_TYPE = "smq.namespace", "smq.record.type"
+KEY_COLUMNS, SCHEMA_FORMAT = "smq.key.columns", "smq.schema.format"
 FLUSH_CONFIGS = ("flush.messages", "flush.ms")
 _FLUSHES = (
     "A value of its own has each record synced before it is acknowledged, as smq.durability=disk "
@@ -313,6 +324,27 @@ _TABLE = (
         "durability",
     ),
     TopicConfig(
+        KEY_COLUMNS,
+        T.LIST,
+        "",
+        "The fields that make a record's key, as SeaweedMQ's clients say; kept for them.",
+    ),
+    TopicConfig(
+        NAMESPACE,
+        T.STRING,
+        "",
+        "SeaweedMQ's namespace of a topic whose name begins with it and a dot; without it that is "
+        "`kafka`. See docs/seaweedmq.md.",
+    ),
+    TopicConfig(
+        RECORD_TYPE,
+        T.STRING,
+        "",
+        "SeaweedMQ's type of the topic's records, as JSON: publishers through the agent's port are "
+        "held to it; see docs/seaweedmq.md. Fields may be added later, not changed.",
+        lambda value: _problem_of_record_type(str(value)),
+    ),
+    TopicConfig(
         "smq.reference.delivery",
         T.STRING,
         "handle",
@@ -336,6 +368,13 @@ _TABLE = (
         "The types of the topic's JSON or Arrow values, an Arrow schema as JSON: sealed files have "
         "them as typed columns; see docs/tables.md. Columns may be added later, not changed.",
         lambda value: _problem_of_schema(str(value)),
+    ),
+    TopicConfig(
+        SCHEMA_FORMAT,
+        T.STRING,
+        "",
+        "The format from which SeaweedMQ's clients derived the record type; kept for them.",
+        one_of("", "AVRO", "PROTOBUF", "JSON_SCHEMA"),
     ),
     TopicConfig(
         "smq.seal.bytes",

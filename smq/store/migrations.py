@@ -313,6 +313,17 @@ MIGRATIONS = (
         PRIMARY KEY (resource_type, name, pattern_type, principal, host, operation, permission)
     ) WITHOUT ROWID;
     """,
+    # Since when a topic has had so many partitions: SeaweedMQ's clients name them by that.
+    """
+    CREATE TABLE layouts (
+        topic_id TEXT NOT NULL REFERENCES topics ON DELETE CASCADE,
+        partition_count INTEGER NOT NULL,
+        began_ns INTEGER NOT NULL,
+        PRIMARY KEY (topic_id, partition_count)
+    ) WITHOUT ROWID;
+    INSERT INTO layouts SELECT topics.id, count(*), topics.created_ms * 1000000
+        FROM topics JOIN partitions ON topic_id = topics.id WHERE namespace != '' GROUP BY topics.id;
+    """,
 )
 
 # SQL functions that the steps call.

@@ -19,6 +19,7 @@ from smq.store.config_changes import ConfigChanges
 from smq.store.database import NUMBERS_MAX, Database
 from smq.store.deleted_topics import DeletedTopics
 from smq.store.kept_times import clamp_times
+from smq.store.layouts import Layouts
 from smq.store.manifest import WritableManifest
 from smq.store.protocols import packed, unpacked
 from smq.store.resource_configs import ResourceConfigs
@@ -55,6 +56,7 @@ class Store:
         self.config_changes = ConfigChanges(database)
         self.resource_configs = ResourceConfigs(database, self.config_changes)
         self.access = AccessTables(database)
+        self.layouts = Layouts(database)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -102,10 +104,11 @@ class Store:
             "INSERT INTO topics VALUES (?, ?, ?, ?)", (key, topic.namespace, topic.name, created_ms)
         )
         self._insert_configs(topic)
-        self.add_partitions(topic, 0)
+        self.add_partitions(topic, 0, created_ms)
 
-    def add_partitions(self, topic: Topic, first: int) -> None:
-        """Insert the partitions of a topic from index `first` on."""
+    def add_partitions(self, topic: Topic, first: int, now_ms: int) -> None:
+        """Insert the partitions of a topic from index `first` on: a new layout."""
+        self.layouts.add(topic.id, topic.partition_count, now_ms)
         places = list(enumerate(zip(topic.partition_numbers, topic.logs, strict=True)))
         self._database.change_many(
             "INSERT INTO partitions (number, topic_id, partition, log) VALUES (?, ?, ?, ?)",

@@ -202,7 +202,7 @@ def test_a_change_of_one_topic_does_not_visit_the_partitions_of_all(
     places = topics.places
     new = create(driver, "new", partition_count=2)
     assert topics.places is places
-    more = topics.add_partitions(new, 3)
+    more = topics.add_partitions(new, 3, now=driver.now)
     assert [places[number] for number in more.partition_numbers] == [(more, i) for i in range(3)]
     topics.delete(old)
     assert set(places) == set(more.partition_numbers)
