@@ -121,7 +121,7 @@ def _check_kind(name: str, kind: RecordKind, depth: int) -> None:
 
 def _fields(found: object, depth: int) -> tuple[RecordField, ...]:
     if not isinstance(found, list):
-        raise ValueError("fields are a list")
+        raise ValueError("fields are a list")  # noqa: TRY004  (one error, shown to the user)
     return tuple(_field(each, depth) for each in found)
 
 
@@ -130,12 +130,8 @@ def _field(found: Any, depth: int) -> RecordField:  # noqa: ANN401  (JSON)
         raise ValueError(f"a field has {', '.join(sorted(_KEYS))}, not {json.dumps(found)}")
     name, index = found["name"], found.get("index", 0)
     repeated, required = found.get("repeated", False), found.get("required", False)
-    if (
-        not isinstance(name, str)
-        or not isinstance(repeated, bool)
-        or not isinstance(required, bool)
-    ):
-        raise ValueError(f"{json.dumps(found)} is no field")
+    if not (isinstance(name, str) and isinstance(repeated, bool) and isinstance(required, bool)):
+        raise ValueError(f"{json.dumps(found)} is no field")  # noqa: TRY004  (as above)
     if type(index) is not int or not -_INT32_END <= index < _INT32_END:
         raise ValueError(f"the field {name}: its index is a whole number of 32 bits")
     return RecordField(name, _kind(found["type"], depth), index, repeated, required)

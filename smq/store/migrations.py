@@ -322,7 +322,8 @@ MIGRATIONS = (
         PRIMARY KEY (topic_id, partition_count)
     ) WITHOUT ROWID;
     INSERT INTO layouts SELECT topics.id, count(*), topics.created_ms * 1000000
-        FROM topics JOIN partitions ON topic_id = topics.id WHERE namespace != '' GROUP BY topics.id;
+        FROM topics JOIN partitions ON topic_id = topics.id
+        WHERE namespace != '' GROUP BY topics.id;
     """,
 )
 

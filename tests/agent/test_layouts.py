@@ -1,5 +1,7 @@
 """Ranges on SeaweedMQ's ring: they cover it, and lead back to their partitions."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -24,7 +26,7 @@ def test_the_ranges_of_a_layout_cover_the_ring_in_order(count: int) -> None:
     assert len(ranges) == count
     assert ranges[0].start == 0
     assert ranges[-1].stop == RING_SIZE
-    assert all(one.stop == other.start for one, other in zip(ranges, ranges[1:], strict=False))
+    assert all(one.stop == other.start for one, other in pairwise(ranges))
     assert {each.stop - each.start for each in ranges[:-1]} <= {RING_SIZE // count}
 
 

@@ -26,13 +26,13 @@ def fields_of(kinds: st.SearchStrategy[RecordKind]) -> st.SearchStrategy[tuple[R
     field = st.builds(
         RecordField, names, kinds, st.integers(-(2**31), 2**31 - 1), st.booleans(), st.booleans()
     )
-    return st.lists(field, min_size=1, max_size=4, unique_by=lambda each: each.name).map(tuple)
+    return st.lists(field, min_size=1, max_size=3, unique_by=lambda each: each.name).map(tuple)
 
 
 kinds: st.SearchStrategy[RecordKind] = st.recursive(
     st.sampled_from(SCALARS),
     lambda inner: st.builds(RecordList, inner) | st.builds(RecordFields, fields_of(inner)),
-    max_leaves=4,
+    max_leaves=3,
 )
 
 
