@@ -7,6 +7,8 @@ publisher's, so that a refusal names the field by its path.
 
 from collections.abc import Sequence
 
+from google.protobuf.message import DecodeError
+
 from smq.agent.proto.mq_schema_pb2 import (
     Field,
     ListType,
@@ -65,7 +67,7 @@ def value_of_bytes(data: bytes) -> RecordValue:
     """A record's value as the agent's clients get it; what is no RecordValue is a field of it."""
     try:
         return RecordValue.FromString(data)
-    except ValueError:  # protobuf's DecodeError is one.
+    except DecodeError:
         return RecordValue(fields={RAW_FIELD: RecordedValue(bytes_value=data)})
 
 

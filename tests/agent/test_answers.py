@@ -1,0 +1,128 @@
+"""Answers to publishers: true, in order, bounded whatever is read."""
+
+from hypothesis import given, strategies as st
+
+from smq.agent import answers as module
+from smq.agent.answers import LATE_MS, UNREAD_MAX, Answer, Answers
+
+
+def appended(offset: int) -> Answer:
+    return Answer(tag=1000 + offset, base_offset=offset, last_offset=offset, count=1)
+
+
+def refused(tag: int) -> Answer:
+    return Answer(tag=tag, error="it does not fit", error_code=42)
+
+
+def taken(answers: Answers, now_ms: int = 10**9) -> list[Answer]:
+    found = []
+    while (answer := answers.take(now_ms)) is not None:
+        found.append(answer)
+    return found
+
+
+def test_each_record_has_an_answer_with_an_interval_of_one_or_less() -> None:
+    for interval in (-5, 0, 1):
+        answers = Answers(interval)
+        for offset in range(3):
+            answers.add(appended(offset), 0)
+        assert taken(answers, 0) == [appended(0), appended(1), appended(2)]
+
+
+def test_an_answer_covers_at_most_the_interval() -> None:
+    answers = Answers(4)
+    for offset in range(10):
+        answers.add(appended(offset), 0)
+    first, second = taken(answers, 0)
+    assert (first.base_offset, first.last_offset, first.tag, first.count) == (0, 3, 1003, 4)
+    assert (second.base_offset, second.last_offset) == (4, 7)
+    assert answers.due_ms() == LATE_MS
+    [third] = taken(answers, LATE_MS)
+    assert (third.base_offset, third.last_offset) == (8, 9)
+
+
+def test_no_answer_is_later_than_its_first_record_allows() -> None:
+    answers = Answers(100)
+    answers.add(appended(0), 5)
+    answers.add(appended(1), 24)
+    assert answers.take(24) is None
+    found = answers.take(5 + LATE_MS)
+    assert found is not None
+    assert found.count == 2
+
+
+def test_a_mark_is_answered_at_once_with_what_came_before_it() -> None:
+    answers = Answers(100)
+    answers.add(appended(0), 0)
+    answers.add(Answer(tag=77), 0)
+    assert taken(answers, 0) == [appended(0), Answer(tag=77)]
+
+
+def test_a_refused_record_has_its_own_answer_between_those_of_its_neighbours() -> None:
+    answers = Answers(100)
+    answers.add(appended(0), 0)
+    answers.add(refused(5), 0)
+    answers.add(appended(1), 0)
+    assert [each.error_code for each in taken(answers)] == [0, 42, 0]
+
+
+def test_unread_answers_become_one() -> None:
+    answers = Answers(1)
+    for offset in range(10 * UNREAD_MAX):
+        answers.add(appended(offset), 0)
+    assert len(answers) == UNREAD_MAX
+    assert answers.merged == 9 * UNREAD_MAX
+    *_, last = taken(answers)
+    assert (last.base_offset, last.last_offset) == (UNREAD_MAX - 1, 10 * UNREAD_MAX - 1)
+
+
+def test_unread_refusals_are_counted_by_the_newest_answer() -> None:
+    answers = Answers(1)
+    for tag in range(UNREAD_MAX + 5):
+        answers.add(refused(tag), 0)
+    *_, last = taken(answers)
+    assert (last.error, last.merged_errors) == ("it does not fit", 5)
+
+
+class Reader:
+    """Reads some answers now and then, and compares them with what was added."""
+
+    def __init__(self, interval: int) -> None:
+        self.answers = Answers(interval)
+        self.added: list[int] = []
+        self.told = 0
+
+    def read(self, count: int, now_ms: int) -> None:
+        for _ in range(count):
+            answer = self.answers.take(now_ms)
+            if answer is None:
+                return
+            covered = self.added[self.told : self.told + answer.count]
+            assert answer.base_offset == covered[0]
+            assert answer.last_offset == covered[-1]
+            self.told += answer.count
+
+
+@given(
+    st.integers(-1, 7),
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5), st.integers(0, 30)), max_size=20),
+)
+def test_every_record_is_answered_once_and_in_order(
+    interval: int, turns: list[tuple[int, int, int]]
+) -> None:
+    reader, now_ms = Reader(interval), 0
+    bound, module.UNREAD_MAX = module.UNREAD_MAX, 4
+    try:
+        for added, read, later_ms in turns:
+            for _ in range(added):
+                offset = 3 * len(reader.added)  # With gaps, as of transactions.
+                reader.added.append(offset)
+                reader.answers.add(appended(offset), now_ms)
+                reader.answers.invariants()
+            now_ms += later_ms
+            reader.read(read, now_ms)
+        reader.answers.flush()
+        reader.read(len(reader.added) + 1, now_ms)
+    finally:
+        module.UNREAD_MAX = bound
+    assert reader.told == len(reader.added)
