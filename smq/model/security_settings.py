@@ -86,6 +86,28 @@ class SecuritySettings:
         "`listener.name.http.ssl.keystore.*`.",
         one_of=("PLAINTEXT", "SSL"),
     )
+    grpc_port: int = setting(
+        -1,
+        "Port of SeaweedMQ's broker service, for its clients; 0 picks a free port, -1 turns it "
+        "off. Needs the extra `grpc`.",
+        at_least=-1,
+        at_most=65535,
+    )
+    agent_port: int = setting(
+        -1,
+        "Port of SeaweedMQ's agent service; as `grpc.port`.",
+        at_least=-1,
+        at_most=65535,
+    )
+    grpc_host: str = setting(
+        "127.0.0.1",
+        "The address, on loopback, that SeaweedMQ's services listen on.",
+    )
+    grpc_advertise: str = setting(
+        "",
+        "Where SeaweedMQ's clients reach the broker service, `host:port`.",
+        default_words="`<grpc.host>:<grpc.port>`",
+    )
     allow_plaintext: bool = setting(
         default=False,
         doc="Listen beyond loopback without encryption: PLAINTEXT, where nobody is known by name, "

@@ -7,7 +7,7 @@ wants less says so with `allow.plaintext` or `allow.anonymous`.
 import ipaddress
 from collections.abc import Callable, Iterator
 
-from smq.model.config import SETTINGS, Config
+from smq.model.config import SETTINGS, Config, host_and_port
 from smq.model.config_rules import Problem
 from smq.model.security_settings import LISTENER_PREFIX, SHORT_FORM
 from smq.model.urls import path_of_file_url
@@ -16,6 +16,7 @@ from smq.security.listeners import (
     HTTP,
     Listener,
     Protocol,
+    grpc_ports,
     http_listener,
     listeners_of,
     ranges_that_overlap,
@@ -39,6 +40,7 @@ def problems_of_listeners(config: Config) -> Iterator[Problem]:
         yield from _problems_of_ports(config, listeners)
     yield from _settings_of_nobody(config, listeners)
     yield from _problems_of_http(config, listeners)
+    yield from _problems_of_grpc(config, listeners)
     for listener in listeners:
         for rule in _RULES:
             yield from map(Problem, rule(config, listener))
@@ -118,6 +120,34 @@ def _problems_of_http(config: Config, listeners: tuple[Listener, ...]) -> Iterat
     yield from map(Problem, _needs_keys(config, http))
     if takes_tokens_by_http(config):
         yield from map(Problem, _problems_of_tokens(config, http))
+
+
+def _problems_of_grpc(config: Config, listeners: tuple[Listener, ...]) -> Iterator[Problem]:
+    """Its services know nobody by name, so that they are for this host, where all may do all."""
+    ports = grpc_ports(config)
+    if not ports:
+        return
+    if not is_loopback(config.grpc_host):
+        yield Problem(
+            f"grpc.host: SeaweedMQ's services would be reached from other hosts at "
+            f"{config.grpc_host} without logins; listen on 127.0.0.1"
+        )
+    if config.authorizer_class_name:
+        names = " and ".join(ports)
+        yield Problem(
+            f"{names}: SeaweedMQ's services ask for no logins, and authorizer.class.name says that "
+            "not everybody may do all; set them to -1"
+        )
+    taken = {each.listens.port + i for each in listeners for i in range(config.shards)}
+    for name, port in ports.items():
+        others = {*taken, config.http_port, *(ports[each] for each in ports if each != name)}
+        if port > 0 and port in others:
+            yield Problem(f"{name}: {port} is the port of another door; choose another")
+    if config.grpc_advertise:
+        try:
+            host_and_port(config.grpc_advertise)
+        except ValueError as reason:
+            yield Problem(f"grpc.advertise: {reason}")
 
 
 def takes_tokens_by_http(config: Config) -> bool:

@@ -105,6 +105,18 @@ def http_listener(config: Config) -> Listener | None:
     return Listener(HTTP, Protocol[config.http_security_protocol], endpoint, endpoint)
 
 
+def grpc_ports(config: Config) -> dict[str, int]:
+    """The ports of SeaweedMQ's services that are on, by their settings."""
+    asked = {"grpc.port": config.grpc_port, "agent.port": config.agent_port}
+    return {name: port for name, port in asked.items() if port >= 0}
+
+
+def grpc_told(config: Config) -> str:
+    """The address at which SeaweedMQ's clients are told to reach the broker service; its port is
+    known."""
+    return config.grpc_advertise or f"{bracketed(config.grpc_host)}:{config.grpc_port}"
+
+
 def http_told_host(config: Config) -> str:
     """The host at which clients are told to reach HTTP."""
     host, first = http_host(config), listeners_of(config)[0].advertises.host

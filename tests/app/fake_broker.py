@@ -96,7 +96,7 @@ def main() -> int:
 
     settings = {"http.port": 0} if FRONT in behaviour_of else {}
     config = config_for(Path(data_dir), int(shards), **settings)
-    return serve(config, 4 * GiB, Mains(shard, other, other, front), lambda: None)
+    return serve(config, 4 * GiB, Mains(shard, other, other, front, front), lambda: None)
 
 
 class Running:

@@ -11,6 +11,7 @@ successor continues with them. Each process gets only its share.
     sealer        unix listener "sealer"
     front         the HTTP listener, the token of the console's actions, and sockets by which alone
                   it asks shards for users who have logged in
+    agent         sockets that keep the ports of SeaweedMQ's services
 """
 
 import os
@@ -35,6 +36,7 @@ COORDINATOR = "coordinator"
 RELAYS = "relays"  # Where the coordinator takes requests of clients, and whose they are.
 SEALER = "sealer"
 FRONT = "front"
+AGENT = "agent"
 
 
 def shard_name(node_id: int) -> str:
@@ -127,6 +129,7 @@ class Inheritance:
     unix_listeners: Mapping[str, socket.socket]
     stop: Stop
     http_listener: socket.socket | None = None
+    grpc_sockets: Mapping[str, socket.socket] = field(default_factory=dict)
     console_token: str = ""
     decoy_secret: bytes = b""
     trusted: Mapping[int, Principal] = field(default_factory=dict)
@@ -163,20 +166,15 @@ class Inheritance:
             tcp_listeners={i: each for i, each in self.tcp_listeners.items() if i == node_id},
             unix_listeners={k: each for k, each in self.unix_listeners.items() if k in names},
             http_listener=self.http_listener if name == FRONT else None,
+            grpc_sockets=self.grpc_sockets if name == AGENT else {},
             console_token=self.console_token if name == FRONT else "",
             relays_fd=-1 if node_id is None else self.relays_fd,
             front_fds=self.front_fds if name == FRONT else {},
         )
         for fd in self._ways_closed_to(name, node_id):
             os.close(fd)
-        if self.http_listener is not None and name != FRONT:
-            self.http_listener.close()
-        others = (each for i, each in self.tcp_listeners.items() if i != node_id)
-        for listener in chain.from_iterable(each.values() for each in others):
+        for listener in self._sockets_of_others(name, node_id):
             listener.close()
-        for key, listener in self.unix_listeners.items():
-            if key not in names:
-                listener.close()
         for log, memory in self.logs.items():
             if log not in served:
                 os.close(memory.fd)
@@ -189,6 +187,17 @@ class Inheritance:
             yield self.relays_fd
         if name != FRONT:
             yield from self.front_fds.values()
+
+    def _sockets_of_others(self, name: str, node_id: int | None) -> Iterator[socket.socket]:
+        """What is listened on by other processes than `name`."""
+        names = _unix_names(name, node_id)
+        if self.http_listener is not None and name != FRONT:
+            yield self.http_listener
+        if name != AGENT:
+            yield from self.grpc_sockets.values()
+        others = (each for i, each in self.tcp_listeners.items() if i != node_id)
+        yield from chain.from_iterable(each.values() for each in others)
+        yield from (each for key, each in self.unix_listeners.items() if key not in names)
 
     def stop_requested(self) -> bool:
         """Whether to drain and return from main."""

@@ -51,8 +51,9 @@ class ProcessStatus:
 class Status:
     """A running broker, as its supervisor knows it.
 
-    `http` is the front's address; "" without a front. `sockets` are the unix sockets where this
-    host's users reach each node by Kafka's protocol, `listeners` the names of the others. Memory is
+    `http` is the front's address, `grpc` and `agent` those of SeaweedMQ's services; "" without
+    them. `sockets` are the unix sockets where this host's users reach each node by Kafka's
+    protocol, `listeners` the names of the others. Memory is
     named by paths that the broker's user may open: the cluster block, the timings, and each log's
     memory in the order of the logs.
     """
@@ -60,6 +61,8 @@ class Status:
     cluster_id: str
     bootstrap: str
     http: str
+    grpc: str = ""
+    agent: str = ""
     supervisor_pid: int
     started_ms: int
     cluster_block: str

@@ -4,6 +4,7 @@ The only module that imports all of them, so the only one that is slow to import
 """
 
 from shm.kernels.base import jit
+from smq.app.agent.main import agent_main
 from smq.app.coordinator.main import coordinator_main
 from smq.app.front.main import front_main
 from smq.app.sealer.main import sealer_main
@@ -16,7 +17,7 @@ from smq.model.config_sources import Machine
 
 def serve_broker(config: Config, machine: Machine) -> int:
     """Serve until a signal stops us; returns the exit code."""
-    mains = Mains(shard_main, coordinator_main, sealer_main, front_main)
+    mains = Mains(shard_main, coordinator_main, sealer_main, front_main, agent_main)
     return serve(config, machine.memory_bytes, mains, warm_kernels)
 
 

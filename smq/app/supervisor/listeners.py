@@ -9,7 +9,7 @@ import fcntl
 import os
 import socket
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from smq.app.process.clock import monotonic_ms, sleep
 from smq.app.process.inheritance import socket_path
 from smq.app.supervisor.datadir import CLUSTER_ID
 from smq.model.config import Config, bracketed
-from smq.security.listeners import Endpoint, http_host, listeners_of
+from smq.security.listeners import Endpoint, grpc_ports, http_host, listeners_of
 from smq.wire.attach import OPEN_SUFFIX
 
 TCP_BACKLOG = 1024  # Clients that reconnect at once after a restart.
@@ -64,7 +64,21 @@ def open_http_listener(config: Config) -> socket.socket | None:
     return _open_tcp(http_host(config), config.http_port, "--http-port")
 
 
-def _open_tcp(host: str, port: int, option: str) -> socket.socket:
+def reserve_grpc_ports(config: Config) -> dict[str, socket.socket]:
+    """Sockets that keep the ports of SeaweedMQ's services, by their settings: gRPC takes no
+    listener that is handed to it, and binds the port again beside these. Raises SystemExit."""
+    return {
+        name: _open_tcp(config.grpc_host, port, "--" + name.replace(".", "-"), _reserved)
+        for name, port in grpc_ports(config).items()
+    }
+
+
+def _open_tcp(
+    host: str,
+    port: int,
+    option: str,
+    opened: Callable[[int, tuple[Any, ...]], socket.socket] | None = None,
+) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -74,7 +88,7 @@ def _open_tcp(host: str, port: int, option: str) -> socket.socket:
     deadline_ms = monotonic_ms() + PORT_WAIT_MS
     while True:
         try:
-            return _listening(family, address)
+            return (opened or _listening)(family, address)
         except OSError as reason:
             if reason.errno != errno.EADDRINUSE or monotonic_ms() >= deadline_ms:
                 raise SystemExit(f"smq: {_cannot_listen(host, port, option, reason)}") from reason
@@ -82,15 +96,27 @@ def _open_tcp(host: str, port: int, option: str) -> socket.socket:
 
 
 def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return _bound(family, address, socket.SO_REUSEADDR, listens=True)
+
+
+def _reserved(family: int, address: tuple[Any, ...]) -> socket.socket:
+    """A socket that keeps its port from others, and lets another process of ours listen to it."""
+    if address[1]:  # A socket of this kind would not notice another one.
+        _bound(family, address, socket.SO_REUSEADDR, listens=True).close()
+    return _bound(family, address, socket.SO_REUSEPORT, listens=False)
+
+
+def _bound(family: int, address: tuple[Any, ...], option: int, *, listens: bool) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    bound.setsockopt(socket.SOL_SOCKET, option, 1)
     try:
-        listener.bind(address)
-        listener.listen(TCP_BACKLOG)
+        bound.bind(address)
+        if listens:
+            bound.listen(TCP_BACKLOG)
     except OSError:
-        listener.close()
+        bound.close()
         raise
-    return listener
+    return bound
 
 
 def _cannot_listen(host: str, port: int, option: str, reason: OSError) -> str:

@@ -25,6 +25,7 @@ from shm.layout import PARTITIONS_PER_LOG_MAX
 from shm.peer import ROOT
 from shm.segment import LogMemory
 from shm.timings import Timings
+from smq.app.agent.main import why_no_grpc
 from smq.app.process.clock import wall_ms
 from smq.app.process.inheritance import (
     COORDINATOR,
@@ -56,6 +57,7 @@ from smq.app.supervisor.listeners import (
     open_tcp_listeners,
     open_unix_listeners,
     remove_sockets,
+    reserve_grpc_ports,
 )
 from smq.app.supervisor.modes import DECOYS, close_to_others, passes_by_rules, set_umask
 from smq.app.supervisor.supervisor import Mains, Supervisor
@@ -63,7 +65,7 @@ from smq.filer.location import Location
 from smq.log.files.disk import OsDisk, told
 from smq.log.files.footprint import drops_pages
 from smq.log.files.newer import refuse_newer as refuse_newer_log
-from smq.model.config import Config
+from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import size, size_wal
 from smq.model.errors import MadeByNewer
 from smq.model.printable import printable
@@ -103,6 +105,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     http_listener = open_http_listener(config)
     if http_listener is not None:  # Clients learn the port from the setting: replace 0.
         config = replace(config, http_port=http_listener.getsockname()[1])
+    grpc_sockets = reserve_grpc_ports(config)
+    config = _with_grpc_ports(config, grpc_sockets)
     doors = _open_unix(config, runtime_dir, trusted)
     shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Left by a snapshot that was killed.
     _say_settings(config)
@@ -131,6 +135,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         unix_listeners=doors.listeners,
         stop=Stop(),
         http_listener=http_listener,
+        grpc_sockets=grpc_sockets,
         console_token="" if http_listener is None else secrets.token_urlsafe(TOKEN_BYTES),
     )
     assert len([*Path("/proc/self/task").iterdir()]) == 1, "a thread was started before the forks"
@@ -140,6 +145,12 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     exit_code = Supervisor(directory, estate, mains, say).run()
     _remove_all_sockets(runtime_dir)
     return exit_code
+
+
+def _with_grpc_ports(config: Config, sockets: Mapping[str, socket.socket]) -> Config:
+    """The config with the ports that were free: clients are told them."""
+    ports = {SETTINGS[name].key: each.getsockname()[1] for name, each in sockets.items()}
+    return replace(config, **ports)
 
 
 class _UnixDoors(NamedTuple):
@@ -206,6 +217,8 @@ def _problems_of_doors(config: Config) -> list[str]:
         return problems
     if config.http_port >= 0 and (problem := why_no_metrics_tokens(config)):
         problems.append(problem)
+    if missing := why_no_grpc(config):
+        problems.append(missing)
     for listener in listeners_of(config):
         if problem := why_no_tokens(config, listener):
             problems.append(problem)

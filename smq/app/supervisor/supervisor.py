@@ -21,7 +21,15 @@ from typing import NamedTuple
 from shm.cluster import Node
 from smq.app.process import child
 from smq.app.process.clock import monotonic_ms, wall_ms
-from smq.app.process.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, Stop, shard_name
+from smq.app.process.inheritance import (
+    AGENT,
+    COORDINATOR,
+    FRONT,
+    SEALER,
+    Inheritance,
+    Stop,
+    shard_name,
+)
 from smq.app.process.loop import Loop
 from smq.app.process.status import ProcessStatus, Status, status_path
 from smq.app.supervisor import timeline
@@ -43,6 +51,7 @@ class Mains(NamedTuple):
     coordinator: Callable[[Inheritance], None]
     sealer: Callable[[Inheritance], None]
     front: Callable[[Inheritance], None]
+    agent: Callable[[Inheritance], None]
 
 
 @dataclass(slots=True)
@@ -113,6 +122,8 @@ class Supervisor:
         self.processes.append(Process(SEALER, self.mains.sealer))
         if self.estate.http_listener is not None:
             self.processes.append(Process(FRONT, self.mains.front))
+        if self.estate.grpc_sockets:
+            self.processes.append(Process(AGENT, self.mains.agent))
         self.estate.stop.on_signals(child.STOP_SIGNALS)
         self.loop.register(self.estate.stop.fd, select.EPOLLIN, lambda _: self._stop())
         for process in self.processes:
@@ -296,6 +307,12 @@ class Supervisor:
         host = http_told_host(self.estate.config)
         return f"{bracketed(host)}:{listener.getsockname()[1]}"
 
+    def _grpc(self, setting: str) -> str:
+        reserved = self.estate.grpc_sockets.get(setting)
+        if reserved is None:
+            return ""
+        return f"{bracketed(self.estate.config.grpc_host)}:{reserved.getsockname()[1]}"
+
     def _write_status(self) -> None:
         estate, nodes = self.estate, self.estate.nodes
 
@@ -306,6 +323,8 @@ class Supervisor:
             cluster_id=estate.cluster_id,
             bootstrap=self._bootstrap(),
             http=self._http(),
+            grpc=self._grpc("grpc.port"),
+            agent=self._grpc("agent.port"),
             supervisor_pid=nodes.supervisor_pid,
             started_ms=nodes.started_ms,
             cluster_block=memory_path(nodes.fd),

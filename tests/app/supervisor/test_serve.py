@@ -23,7 +23,7 @@ def never(*_: object) -> NoReturn:
     raise AssertionError("nothing may be started")
 
 
-NOBODY = Mains(never, never, never, never)
+NOBODY = Mains(never, never, never, never, never)
 
 
 def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The agent's process: SeaweedMQ's gRPC services, on the SDK's local door."""

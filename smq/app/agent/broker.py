@@ -1,0 +1,70 @@
+"""The broker as the agent uses it: the SDK's client, and questions by Kafka's protocol.
+
+Questions run in threads, each with connections of its own: one that waits holds nobody up.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from smq.client.client import Client, connect
+from smq.client.kafka.cluster import Cluster
+from smq.client.locate import cluster_at
+from smq.client.producing.producer import Producer
+
+PATIENCE_S = 10.0  # For a broker that is starting again.
+CLUSTERS_KEPT_MAX = 4
+
+Result = TypeVar("Result")
+
+
+class Broker:
+    """Connects at the first use: the shards start beside this process."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._idle: list[Cluster] = []
+        self._connecting = asyncio.Lock()
+        self._client: Client | None = None
+        self._producer: Producer | None = None
+
+    async def ask(self, work: Callable[[Cluster], Result]) -> Result:
+        """The result of some work with a connection. Raises BrokerError."""
+        cluster = self._idle.pop() if self._idle else None
+        if cluster is None:
+            cluster = await asyncio.to_thread(self._cluster)
+        result = await asyncio.to_thread(work, cluster)  # Not kept if it fails, or is given up.
+        if len(self._idle) < CLUSTERS_KEPT_MAX:
+            self._idle.append(cluster)
+        else:
+            cluster.close()
+        return result
+
+    def _cluster(self) -> Cluster:
+        return cluster_at(self._data_dir, timeout_s=PATIENCE_S)
+
+    async def client(self) -> Client:
+        """The SDK's client. Raises BrokerError."""
+        if self._client is None:
+            async with self._connecting:
+                if self._client is None:
+                    self._client = await asyncio.to_thread(connect, self._data_dir)
+        return self._client
+
+    async def producer(self) -> Producer:
+        """The producer of all publishers. Raises BrokerError."""
+        if self._producer is None:
+            client = await self.client()
+            async with self._connecting:
+                if self._producer is None:
+                    self._producer = await asyncio.to_thread(client.producer)
+        return self._producer
+
+    def close(self) -> None:
+        """Close all, once what was sent is delivered."""
+        for cluster in self._idle:
+            cluster.close()
+        self._idle.clear()
+        if self._client is not None:
+            self._client.close()

@@ -1,0 +1,75 @@
+"""Hands the RPCs of a service to what answers them, from the service's own descriptor.
+
+A method that has none is UNIMPLEMENTED, with a sentence. What a handler raises for its caller is a
+`Refused`, or an error of the broker's; anything else is a bug of ours, and gRPC logs it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from smq.app.agent.refusals import Refused, refused_by
+
+Handler = Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]
+"""Of a request, or of None where requests are a stream: that is read from the context."""
+
+BETWEEN_BROKERS = (
+    "SeaweedMQ's brokers call this among themselves; SMQ has no such brokers (docs/seaweedmq.md)"
+)
+
+
+def service_of(
+    service: ServiceDescriptor, handlers: Mapping[str, Handler]
+) -> grpc.GenericRpcHandler:
+    """The service, as a server takes it."""
+    known = {method.name for method in service.methods}
+    assert handlers.keys() <= known, f"{service.full_name} has no {handlers.keys() - known}"
+    methods = {
+        method.name: _method(method, handlers.get(method.name, _unimplemented))
+        for method in service.methods
+    }
+    return grpc.method_handlers_generic_handler(service.full_name, methods)
+
+
+def _method(method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler:
+    async def unary(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401  (a message)
+        return await _answered(handler(request, context), context)
+
+    async def stream(_: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: ANN401  (its requests)
+        await _answered(handler(None, context), context)
+
+    async def to_one(_: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401  (as above)
+        return await _answered(handler(None, context), context)
+
+    async def from_one(request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: ANN401  (a message)
+        await _answered(handler(request, context), context)
+
+    forms: dict[tuple[bool, bool], tuple[Any, Any]] = {
+        (False, False): (grpc.unary_unary_rpc_method_handler, unary),
+        (True, True): (grpc.stream_stream_rpc_method_handler, stream),
+        (True, False): (grpc.stream_unary_rpc_method_handler, to_one),
+        (False, True): (grpc.unary_stream_rpc_method_handler, from_one),
+    }
+    made, function = forms[method.client_streaming, method.server_streaming]
+    return made(
+        function,
+        request_deserializer=GetMessageClass(method.input_type).FromString,
+        response_serializer=GetMessageClass(method.output_type).SerializeToString,
+    )
+
+
+async def _answered(answer: Awaitable[Any], context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401  (a message)
+    try:
+        return await answer
+    except Exception as error:
+        refused = refused_by(error)
+        if refused is None:
+            raise
+        await context.abort(refused.status, refused.sentence)
+
+
+async def _unimplemented(_: Any, __: grpc.aio.ServicerContext) -> None:  # noqa: ANN401  (no message)
+    raise Refused(grpc.StatusCode.UNIMPLEMENTED, BETWEEN_BROKERS)

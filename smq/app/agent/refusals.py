@@ -1,0 +1,77 @@
+"""Why a call is refused: a status of gRPC for unary calls, SeaweedMQ's number within streams."""
+
+from enum import IntEnum
+
+import grpc
+
+from smq.agent.layouts import UnknownRange
+from smq.agent.places import OutOfRange
+from smq.model.errors import BrokerError, ErrorCode
+
+_Status = grpc.StatusCode
+
+
+class Code(IntEnum):
+    """SeaweedMQ's numbers of errors in messages."""
+
+    NONE = 0
+    UNKNOWN = 1
+    TOPIC_NOT_FOUND = 2
+    PARTITION_NOT_FOUND = 3
+    TIMED_OUT = 7
+    BROKER_UNAVAILABLE = 8
+    TOO_LARGE = 10
+    TOPIC_EXISTS = 36
+    CONFIG = 40
+    INVALID_RECORD = 42
+    PUBLISHER_NOT_FOUND = 100
+
+
+class Refused(Exception):
+    """A call, or a record of a stream, is refused with a sentence."""
+
+    def __init__(self, status: grpc.StatusCode, sentence: str, code: Code = Code.UNKNOWN) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence, self.code = status, sentence, code
+
+
+def no_topic(name: object) -> Refused:
+    """There is no such topic, or none that the caller may know of."""
+    return Refused(_Status.NOT_FOUND, f"there is no topic {name}", Code.TOPIC_NOT_FOUND)
+
+
+_OF_BROKER = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (_Status.NOT_FOUND, Code.TOPIC_NOT_FOUND),
+    ErrorCode.UNKNOWN_TOPIC_ID: (_Status.NOT_FOUND, Code.TOPIC_NOT_FOUND),
+    ErrorCode.TOPIC_ALREADY_EXISTS: (_Status.ALREADY_EXISTS, Code.TOPIC_EXISTS),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (_Status.INVALID_ARGUMENT, Code.CONFIG),
+    ErrorCode.INVALID_PARTITIONS: (_Status.INVALID_ARGUMENT, Code.CONFIG),
+    ErrorCode.INVALID_CONFIG: (_Status.INVALID_ARGUMENT, Code.CONFIG),
+    ErrorCode.POLICY_VIOLATION: (_Status.RESOURCE_EXHAUSTED, Code.CONFIG),
+    ErrorCode.MESSAGE_TOO_LARGE: (_Status.INVALID_ARGUMENT, Code.TOO_LARGE),
+    ErrorCode.INVALID_RECORD: (_Status.INVALID_ARGUMENT, Code.INVALID_RECORD),
+    ErrorCode.INVALID_TIMESTAMP: (_Status.INVALID_ARGUMENT, Code.INVALID_RECORD),
+    ErrorCode.INVALID_GROUP_ID: (_Status.INVALID_ARGUMENT, Code.UNKNOWN),
+    ErrorCode.UNKNOWN_MEMBER_ID: (_Status.FAILED_PRECONDITION, Code.UNKNOWN),
+    ErrorCode.REQUEST_TIMED_OUT: (_Status.UNAVAILABLE, Code.TIMED_OUT),
+    ErrorCode.BROKER_NOT_AVAILABLE: (_Status.UNAVAILABLE, Code.BROKER_UNAVAILABLE),
+    ErrorCode.LEADER_NOT_AVAILABLE: (_Status.UNAVAILABLE, Code.BROKER_UNAVAILABLE),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: (_Status.UNAVAILABLE, Code.BROKER_UNAVAILABLE),
+}
+
+
+def refused_by(error: BaseException) -> Refused | None:
+    """What an error tells the caller; None: it is a bug of ours, or the end of this process."""
+    found: tuple[grpc.StatusCode, Code] | None = None
+    match error:
+        case Refused():
+            return error
+        case BrokerError():
+            found = _OF_BROKER.get(error.code, (_Status.UNKNOWN, Code.UNKNOWN))
+        case UnknownRange():
+            found = _Status.NOT_FOUND, Code.PARTITION_NOT_FOUND
+        case OutOfRange():
+            found = _Status.OUT_OF_RANGE, Code.UNKNOWN
+        case ValueError():
+            found = _Status.INVALID_ARGUMENT, Code.CONFIG
+    return None if found is None else Refused(found[0], str(error), found[1])

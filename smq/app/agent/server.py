@@ -1,0 +1,98 @@
+"""Runs gRPC's servers on the ports that the supervisor keeps: SeaweedMQ's broker and agent."""
+
+import asyncio
+
+import grpc
+
+from smq.agent.proto import mq_agent_pb2, mq_broker_pb2
+from smq.app.agent.broker import Broker
+from smq.app.agent.live import Live, Publisher, Subscriber
+from smq.app.agent.methods import Handler, service_of
+from smq.app.agent.topic_calls import TopicCalls
+from smq.app.agent.topics import KnownTopics
+from smq.app.process.inheritance import Inheritance
+from smq.model.config import bracketed
+from smq.security.listeners import grpc_told
+from smq.store.config_changes import open_config_changes
+from smq.store.layouts import open_layouts
+from smq.store.store import FILE_NAME as STORE
+
+MiB = 1024 * 1024
+RECEIVE_BYTES_MAX = 16 * MiB
+SEND_BYTES_MAX = 100 * MiB  # Of a FetchMessage that asks for so much.
+PING_EVERY_MS, PING_TIMEOUT_MS = 60_000, 20_000
+PINGS_ACCEPTED_MS = 10_000
+STREAMS_PER_CONNECTION_MAX = 1000
+METADATA_BYTES_MAX = 16 * 1024
+STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.
+STORE_POLL_S = 0.05
+
+OPTIONS = (
+    ("grpc.so_reuseport", 1),  # The supervisor's socket has the port too, and does not listen.
+    ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+    ("grpc.max_send_message_length", SEND_BYTES_MAX),
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
+    ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
+    ("grpc.keepalive_time_ms", PING_EVERY_MS),
+    ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", PINGS_ACCEPTED_MS),
+)
+
+
+def serve_grpc(inheritance: Inheritance) -> None:
+    """Serve until asked to stop."""
+    asyncio.run(_serve(inheritance))
+
+
+async def _serve(inheritance: Inheritance) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(inheritance.stop.fd, _request_stop, inheritance.stop.fd, stop)
+    while inheritance.catalog.version() == 0:  # The coordinator has its store, and its topics.
+        if stop.is_set():
+            return
+        await asyncio.sleep(STORE_POLL_S)
+    broker = Broker(inheritance.data_dir)
+    services = _services(inheritance, broker)
+    host = bracketed(inheritance.config.grpc_host)
+    servers = []
+    for name, reserved in inheritance.grpc_sockets.items():
+        server = grpc.aio.server(options=OPTIONS)
+        server.add_generic_rpc_handlers([services[name]])
+        server.add_insecure_port(f"{host}:{reserved.getsockname()[1]}")
+        await server.start()
+        servers.append(server)
+    inheritance.report_ready()
+    await stop.wait()
+    await asyncio.gather(*(each.stop(STOP_WAIT_S) for each in servers))
+    await asyncio.to_thread(broker.close)
+
+
+def _request_stop(fd: int, stop: asyncio.Event) -> None:
+    asyncio.get_running_loop().remove_reader(fd)
+    stop.set()
+
+
+def _services(inheritance: Inheritance, broker: Broker) -> dict[str, grpc.GenericRpcHandler]:
+    """What is served on each port, by its setting."""
+    store = inheritance.data_dir / STORE
+    topics = KnownTopics(inheritance.catalog, open_layouts(store), inheritance.config)
+    publishers, subscribers = Live[Publisher](), Live[Subscriber]()
+    calls = TopicCalls(
+        topics,
+        broker,
+        open_config_changes(store),
+        grpc_told(inheritance.config),
+        (publishers, subscribers),
+    )
+    of_broker: dict[str, Handler] = calls.handlers()
+    of_agent: dict[str, Handler] = {}
+    return {
+        "grpc.port": service_of(_service(mq_broker_pb2, "SeaweedMessaging"), of_broker),
+        "agent.port": service_of(_service(mq_agent_pb2, "SeaweedMessagingAgent"), of_agent),
+    }
+
+
+def _service(module: object, name: str) -> object:
+    return module.DESCRIPTOR.services_by_name[name]  # type: ignore[attr-defined]

@@ -1,0 +1,223 @@
+"""The calls of SeaweedMQ's broker service that are about topics."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import grpc
+
+from smq.agent.layouts import PARTITIONS_MAX
+from smq.agent.proto import mq_broker_pb2 as pb
+from smq.agent.proto.mq_schema_pb2 import RecordType
+from smq.agent.records import fields_of, record_type_of
+from smq.agent.topic_names import KAFKA, TopicName
+from smq.app.agent.broker import Broker
+from smq.app.agent.live import Live, Publisher, Subscriber
+from smq.app.agent.methods import Handler
+from smq.app.agent.refusals import Code, Refused
+from smq.app.agent.topics import KnownTopic, KnownTopics
+from smq.app.agent.translation import assignments, partition_message, topic_message, topic_name
+from smq.client.kafka import admin
+from smq.client.kafka.topic_changes import add_partitions, alter_topic
+from smq.model.errors import BrokerError, ErrorCode
+from smq.model.record_types import text_of
+from smq.model.topic_configs import KEY_COLUMNS, NAMESPACE, RECORD_TYPE, SCHEMA_FORMAT
+from smq.store.config_changes import ConfigChanges
+
+RETENTION, FOR_EVER = "retention.ms", "-1"
+MS_NS = 1_000_000
+RETENTION_SECONDS_MAX = 2**63 // 1000 - 1
+
+Context = grpc.aio.ServicerContext
+
+
+class TopicCalls:
+    """Answers what is asked about topics. `told`: the address of this door, as clients know it."""
+
+    def __init__(
+        self,
+        topics: KnownTopics,
+        broker: Broker,
+        changes: ConfigChanges,
+        told: str,
+        live: tuple[Live[Publisher], Live[Subscriber]],
+    ) -> None:
+        self._topics, self._broker, self._changes = topics, broker, changes
+        self._told = told
+        self._publishers, self._subscribers = live
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls, by name."""
+        return {
+            "FindBrokerLeader": self._find_leader,
+            "BalanceTopics": self._balance,
+            "ListTopics": self._list,
+            "TopicExists": self._exists,
+            "ConfigureTopic": self._configure,
+            "LookupTopicBrokers": self._look_up,
+            "GetTopicConfiguration": self._describe,
+            "GetTopicPublishers": self._list_publishers,
+            "GetTopicSubscribers": self._list_subscribers,
+        }
+
+    async def _find_leader(self, _: Any, __: Context) -> pb.FindBrokerLeaderResponse:  # noqa: ANN401
+        return pb.FindBrokerLeaderResponse(broker=self._told)
+
+    async def _balance(self, _: Any, __: Context) -> pb.BalanceTopicsResponse:  # noqa: ANN401
+        """Leaders cannot move: all is as balanced as it gets."""
+        return pb.BalanceTopicsResponse()
+
+    async def _list(self, _: Any, __: Context) -> pb.ListTopicsResponse:  # noqa: ANN401
+        return pb.ListTopicsResponse(topics=map(topic_message, self._topics.all()))
+
+    async def _exists(self, request: pb.TopicExistsRequest, _: Context) -> pb.TopicExistsResponse:
+        found = self._topics.find_or_none(topic_name(request.topic))
+        return pb.TopicExistsResponse(exists=found is not None)
+
+    async def _look_up(
+        self, request: pb.LookupTopicBrokersRequest, _: Context
+    ) -> pb.LookupTopicBrokersResponse:
+        topic = self._topics.find(topic_name(request.topic))
+        return pb.LookupTopicBrokersResponse(
+            topic=request.topic, broker_partition_assignments=assignments(topic, self._told)
+        )
+
+    async def _describe(
+        self, request: pb.GetTopicConfigurationRequest, _: Context
+    ) -> pb.GetTopicConfigurationResponse:
+        topic = self._topics.find(topic_name(request.topic))
+        changed = self._changes.newest(1, "topic", topic.kafka_name)
+        changed_ns = [each.changed_ms * MS_NS for each in changed]
+        return pb.GetTopicConfigurationResponse(
+            topic=request.topic,
+            partition_count=topic.layout.partition_count,
+            broker_partition_assignments=assignments(topic, self._told),
+            created_at_ns=topic.layouts[0].began_ns,
+            last_updated_ns=max([topic.layout.began_ns, *changed_ns]),
+            **self._facts(topic),
+        )
+
+    async def _configure(
+        self, request: pb.ConfigureTopicRequest, _: Context
+    ) -> pb.ConfigureTopicResponse:
+        topic = await self.configured(request)
+        return pb.ConfigureTopicResponse(
+            broker_partition_assignments=assignments(topic, self._told), **self._facts(topic)
+        )
+
+    async def configured(self, request: pb.ConfigureTopicRequest) -> KnownTopic:
+        """The topic as it is asked for: created, or changed as far as it differs."""
+        name, count = topic_name(request.topic), request.partition_count
+        if not 0 <= count <= PARTITIONS_MAX:
+            raise ValueError(
+                f"partition_count is {count}; SeaweedMQ's ring has slots for {PARTITIONS_MAX}"
+            )
+        configs = _configs(request)
+        topic = self._topics.find_or_none(name)
+        if topic is None:
+            topic = await self._created(name, count, configs)
+        if count > topic.layout.partition_count:
+            added = count - topic.layout.partition_count
+            await self._broker.ask(partial(add_partitions, name=name.kafka_name, added=added))
+        new = {key: value for key, value in configs.items() if topic.configs.get(key) != value}
+        if new:
+            change = partial(alter_topic, name=name.kafka_name, new=new, unset=())
+            await self._broker.ask(change)
+        return self._topics.find(name)
+
+    async def _created(self, name: TopicName, count: int, configs: dict[str, str]) -> KnownTopic:
+        if self._topics.has_kafka_name(name.kafka_name):
+            raise Refused(
+                grpc.StatusCode.ALREADY_EXISTS,
+                f"{name} would be Kafka's topic {name.kafka_name}, which there is already, in "
+                "another namespace; choose another name",
+                Code.TOPIC_EXISTS,
+            )
+        if name.namespace != KAFKA:
+            configs = configs | {NAMESPACE: name.namespace}
+        partitions = count or admin.DEFAULT_OF_THE_BROKER
+        create = partial(
+            admin.create_topic, name=name.kafka_name, partition_count=partitions, configs=configs
+        )
+        try:
+            await self._broker.ask(create)
+        except BrokerError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # Another caller was faster.
+                raise
+        return self._topics.find(name)
+
+    def _facts(self, topic: KnownTopic) -> dict[str, Any]:
+        """What both the answers say of a topic."""
+        retention_ms = int(self._topics.setting(topic, RETENTION))
+        fields = topic.fields
+        columns = topic.configs.get(KEY_COLUMNS, "")
+        return {
+            "retention": pb.TopicRetention(
+                retention_seconds=max(0, retention_ms) // 1000, enabled=retention_ms >= 0
+            ),
+            "message_record_type": record_type_of(fields) if fields else None,
+            "key_columns": columns.split(",") if columns else [],
+            "schema_format": topic.configs.get(SCHEMA_FORMAT, ""),
+        }
+
+    async def _list_publishers(
+        self, request: pb.GetTopicPublishersRequest, _: Context
+    ) -> pb.GetTopicPublishersResponse:
+        topic = self._topics.find(topic_name(request.topic))
+        found = self._publishers.of(topic.kafka_name)
+        return pb.GetTopicPublishersResponse(publishers=map(self._publisher, found))
+
+    def _publisher(self, each: Publisher) -> pb.TopicPublisher:
+        return pb.TopicPublisher(
+            publisher_name=each.name,
+            client_id=each.client_id,
+            partition=partition_message(each.partition),
+            connect_time_ns=each.connected_ns,
+            last_seen_time_ns=each.seen_ns,
+            broker=self._told,
+            is_active=True,
+            last_published_offset=each.published_offset,
+            last_acked_offset=each.acked_offset,
+        )
+
+    async def _list_subscribers(
+        self, request: pb.GetTopicSubscribersRequest, _: Context
+    ) -> pb.GetTopicSubscribersResponse:
+        topic = self._topics.find(topic_name(request.topic))
+        found = self._subscribers.of(topic.kafka_name)
+        return pb.GetTopicSubscribersResponse(subscribers=map(self._subscriber, found))
+
+    def _subscriber(self, each: Subscriber) -> pb.TopicSubscriber:
+        return pb.TopicSubscriber(
+            consumer_group=each.group,
+            consumer_id=each.consumer_id,
+            client_id=each.client_id,
+            partition=partition_message(each.partition),
+            connect_time_ns=each.connected_ns,
+            last_seen_time_ns=each.seen_ns,
+            broker=self._told,
+            is_active=True,
+            current_offset=each.position,
+            last_received_offset=each.received_offset,
+        )
+
+
+def _configs(request: pb.ConfigureTopicRequest) -> dict[str, str]:
+    """The configs that a request asks for; what it does not say stays as it is."""
+    configs = dict(_typed(request.message_record_type))
+    if request.HasField("retention"):
+        retention = request.retention
+        if not 0 <= retention.retention_seconds <= RETENTION_SECONDS_MAX:
+            raise ValueError(f"retention_seconds is {retention.retention_seconds}")
+        kept_ms = str(1000 * retention.retention_seconds)
+        configs[RETENTION] = kept_ms if retention.enabled else FOR_EVER
+    if request.key_columns:
+        configs[KEY_COLUMNS] = ",".join(request.key_columns)
+    if request.schema_format:
+        configs[SCHEMA_FORMAT] = request.schema_format
+    return configs
+
+
+def _typed(record_type: RecordType) -> Iterator[tuple[str, str]]:
+    if record_type.fields:
+        yield RECORD_TYPE, text_of(fields_of(record_type))
