@@ -4,9 +4,10 @@
     interval n      an answer for n records at most, LATE_MS after the first of them at the latest
     unread          beyond UNREAD_MAX answers the newest takes up what comes
 
-An answer tells of the last of its records, and of the first offset among them. A refused record has
-an answer of its own, and so has a mark of the publisher's among its records. A publisher that reads
-nothing is owed UNREAD_MAX answers, and no more.
+An answer tells of the last of its records, and of the first offset among them: its records are of
+one partition, but for what was merged unread. A refused record has an answer of its own, and so has
+a mark of the publisher's among its records. A publisher that reads nothing is owed UNREAD_MAX
+answers, and no more.
 """
 
 from collections import deque
@@ -32,6 +33,7 @@ class Answer:
     error: str = ""
     error_code: int = 0
     merged_errors: int = 0
+    partition: int = 0
 
     @property
     def is_single(self) -> bool:
@@ -40,16 +42,17 @@ class Answer:
 
     def takes(self, other: "Answer", interval: int) -> bool:
         """Whether it may tell of the other's records too."""
-        is_single = self.is_single or other.is_single
-        return not is_single and self.count + other.count <= interval
+        if self.is_single or other.is_single or self.partition != other.partition:
+            return False
+        return self.count + other.count <= interval
 
     def take(self, other: "Answer") -> None:
         """Tell of the other's records too, whatever they are."""
         if other.error:
             self.merged_errors += 1 + other.merged_errors
             return
-        if self.base_offset < 0:
-            self.base_offset = other.base_offset
+        if self.base_offset < 0 or self.partition != other.partition:
+            self.base_offset, self.partition = other.base_offset, other.partition
         if other.last_offset >= 0:
             self.last_offset = other.last_offset
         self.tag, self.count = other.tag, self.count + other.count

@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from smq.app.agent.refusals import Refused, refused_by
+from smq.app.agent.refusals import Refused, attempted
 
 Handler = Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]
 """Of a request, or of None where requests are a stream: that is read from the context."""
@@ -62,13 +62,10 @@ def _method(method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler
 
 
 async def _answered(answer: Awaitable[Any], context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401  (a message)
-    try:
-        return await answer
-    except Exception as error:
-        refused = refused_by(error)
-        if refused is None:
-            raise
-        await context.abort(refused.status, refused.sentence)
+    found = await attempted(answer)
+    if isinstance(found, Refused):
+        await context.abort(found.status, found.sentence)
+    return found
 
 
 async def _unimplemented(_: Any, __: grpc.aio.ServicerContext) -> None:  # noqa: ANN401  (no message)

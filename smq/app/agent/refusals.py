@@ -1,6 +1,8 @@
 """Why a call is refused: a status of gRPC for unary calls, SeaweedMQ's number within streams."""
 
+from collections.abc import Awaitable
 from enum import IntEnum
+from typing import TypeVar
 
 import grpc
 
@@ -9,6 +11,7 @@ from smq.agent.places import OutOfRange
 from smq.model.errors import BrokerError, ErrorCode
 
 _Status = grpc.StatusCode
+Result = TypeVar("Result")
 
 
 class Code(IntEnum):
@@ -60,18 +63,30 @@ _OF_BROKER = {
 }
 
 
-def refused_by(error: BaseException) -> Refused | None:
-    """What an error tells the caller; None: it is a bug of ours, or the end of this process."""
-    found: tuple[grpc.StatusCode, Code] | None = None
+REFUSALS = (Refused, BrokerError, UnknownRange, OutOfRange, ValueError)
+"""What callers cause, and what brokers do; anything else is a bug of ours."""
+
+
+def refused_by(error: Exception) -> Refused:
+    """What an error tells the caller."""
+    found = _Status.UNKNOWN, Code.UNKNOWN
     match error:
         case Refused():
             return error
         case BrokerError():
-            found = _OF_BROKER.get(error.code, (_Status.UNKNOWN, Code.UNKNOWN))
+            found = _OF_BROKER.get(error.code, found)
         case UnknownRange():
             found = _Status.NOT_FOUND, Code.PARTITION_NOT_FOUND
         case OutOfRange():
             found = _Status.OUT_OF_RANGE, Code.UNKNOWN
         case ValueError():
             found = _Status.INVALID_ARGUMENT, Code.CONFIG
-    return None if found is None else Refused(found[0], str(error), found[1])
+    return Refused(found[0], str(error), found[1])
+
+
+async def attempted(work: Awaitable[Result]) -> Result | Refused:
+    """What some work gives, or why it is refused."""
+    try:
+        return await work
+    except REFUSALS as error:
+        return refused_by(error)

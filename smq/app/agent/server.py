@@ -8,6 +8,7 @@ from smq.agent.proto import mq_agent_pb2, mq_broker_pb2
 from smq.app.agent.broker import Broker
 from smq.app.agent.live import Live, Publisher, Subscriber
 from smq.app.agent.methods import Handler, service_of
+from smq.app.agent.publish_calls import PublishCalls
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopics
 from smq.app.process.inheritance import Inheritance
@@ -86,8 +87,9 @@ def _services(inheritance: Inheritance, broker: Broker) -> dict[str, grpc.Generi
         grpc_told(inheritance.config),
         (publishers, subscribers),
     )
-    of_broker: dict[str, Handler] = calls.handlers()
-    of_agent: dict[str, Handler] = {}
+    publishing = PublishCalls(topics, broker, calls, publishers)
+    of_broker: dict[str, Handler] = {**calls.handlers(), **publishing.broker_handlers()}
+    of_agent: dict[str, Handler] = publishing.agent_handlers()
     return {
         "grpc.port": service_of(_service(mq_broker_pb2, "SeaweedMessaging"), of_broker),
         "agent.port": service_of(_service(mq_agent_pb2, "SeaweedMessagingAgent"), of_agent),

@@ -53,9 +53,8 @@ class Status:
 
     `http` is the front's address, `grpc` and `agent` those of SeaweedMQ's services; "" without
     them. `sockets` are the unix sockets where this host's users reach each node by Kafka's
-    protocol, `listeners` the names of the others. Memory is
-    named by paths that the broker's user may open: the cluster block, the timings, and each log's
-    memory in the order of the logs.
+    protocol, `listeners` the names of the others. Memory is named by paths that the broker's user
+    may open: the cluster block, the timings, and each log's memory in the order of the logs.
     """
 
     cluster_id: str

@@ -112,6 +112,15 @@ class Producer:
         with sender.lock:
             return sender.admission.must_wait(topic, size_bytes)
 
+    def wait_for_room(self, topic: str, value: Bytes | None, key: Bytes | None) -> None:
+        """Wait until `send` need not, unless other threads take the room. Raises NoSuchTopic,
+        BufferFull, BrokerError."""
+        text("topic", topic)
+        size_bytes = _size_of(bytes_of("value", value), bytes_of("key", key))
+        sender = self._sender or self._start()
+        with sender.lock:
+            sender.admission.await_room(topic, size_bytes)
+
     def _detach_after_fork(self) -> None:
         """In a forked child: drop the sender, whose thread is not here."""
         self._starting, self._sender = threading.Lock(), None

@@ -1,0 +1,240 @@
+"""Appends the records of publishers, and tells each stream what became of its own.
+
+All streams share one producer, whose batches have records of many. A batch is written whole or not
+at all, so that what the broker would refuse a batch for is looked at here, record by record.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import grpc
+
+from smq.agent.answers import Answer, Answers
+from smq.agent.sequences import PublisherName, Sequences, TooOld
+from smq.app.agent.refusals import Code, Refused, refused_by
+from smq.app.agent.topics import KnownTopic, KnownTopics
+from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.client.producing.delivery.futures import BufferFull, Future
+from smq.client.producing.producer import Producer
+
+MS_NS = 1_000_000
+IN_FLIGHT_MAX = 10_000  # Of one stream; then its publisher waits.
+IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
+COMPACT = "compact"
+KEEPS_APPEND_TIME = "LogAppendTime"
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class NewRecord(NamedTuple):
+    """A record as a publisher sends it. `partition`: None lets the key decide, or the producer."""
+
+    value: bytes
+    key: bytes | None
+    partition: int | None
+    timestamp_ms: int
+    headers: Headers = ()
+    sequence: int | None = None
+
+
+def invalid(sentence: str) -> Refused:
+    """A record is refused."""
+    return Refused(grpc.StatusCode.INVALID_ARGUMENT, sentence, Code.INVALID_RECORD)
+
+
+class Appender:
+    """Appends records of one topic for one publisher. Raises Refused where a record cannot be."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        topics: KnownTopics,
+        topic: KnownTopic,
+        publisher: str,
+        sequences: Sequences[Future],
+    ) -> None:
+        self._producer, self._topic, self._publisher = producer, topic, publisher
+        self._sequences = sequences
+        self._loop = asyncio.get_running_loop()
+        setting = partial(topics.setting, topic)
+        self._needs_key = COMPACT in setting("cleanup.policy").split(",")
+        self._has_own_times = setting("message.timestamp.type") == KEEPS_APPEND_TIME
+        self._before_max_ms = int(setting("message.timestamp.before.max.ms"))
+        self._after_max_ms = int(setting("message.timestamp.after.max.ms"))
+
+    async def append(self, record: NewRecord) -> Future:
+        """Send a record; waits while the producer has no room."""
+        self._check(record)
+        await self._make_room(record)  # From here to the end nothing else runs on the loop.
+        if record.sequence is None or not self._publisher:
+            return self._send(record)
+        name = self._named(record)
+        try:
+            sent = self._sequences.once(name, record.sequence, lambda: self._send(record))
+        except TooOld as error:
+            raise invalid(str(error)) from error
+        sent.add_done_callback(partial(self._settle, name, record.sequence))
+        return sent
+
+    def _named(self, record: NewRecord) -> PublisherName:
+        partition = -1 if record.partition is None else record.partition
+        return PublisherName(self._publisher, self._topic.id, partition)
+
+    def _settle(self, name: PublisherName, sequence: int, sent: Future) -> None:
+        """By the producer's thread, before the stream is told."""
+        if sent.exception(0) is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._sequences.forget, name, sequence, sent)
+
+    async def _make_room(self, record: NewRecord) -> None:
+        room = self._topic.kafka_name, record.value, record.key
+        while self._producer.must_wait(*room):
+            with suppress(BufferFull):  # Its publisher waits with us, however long.
+                await asyncio.to_thread(self._producer.wait_for_room, *room)
+
+    def _send(self, record: NewRecord) -> Future:
+        return self._producer.send(
+            self._topic.kafka_name,
+            record.value,
+            key=record.key,
+            headers=record.headers or None,
+            timestamp_ms=record.timestamp_ms,
+            partition=record.partition,
+        )
+
+    def _check(self, record: NewRecord) -> None:
+        if self._needs_key and record.key is None:
+            raise invalid(f"topic {self._topic.name} is compacted: its records need a key")
+        if self._has_own_times:
+            return
+        ahead_ms = record.timestamp_ms - wall_ms()
+        if ahead_ms > self._after_max_ms or -ahead_ms > self._before_max_ms:
+            raise invalid(
+                f"the time {record.timestamp_ms} ms is further from the broker's than the topic "
+                "allows (message.timestamp.after.max.ms, message.timestamp.before.max.ms)"
+            )
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A record on its way; without a future it is a refusal or a mark, whose answer is there."""
+
+    answer: Answer
+    future: Future | None = None
+    bytes: int = 0
+
+
+class Stream:
+    """The records of a publisher's stream, and its answers.
+
+    Records are answered in the order in which they came. Writing waits for the publisher to read,
+    and nothing else does.
+    """
+
+    def __init__(self, interval: int, acked: Callable[[Answer], object]) -> None:
+        self._answers = Answers(interval)
+        self._acked = acked
+        self._sent: deque[_Sent] = deque()
+        self._bytes = 0
+        self._is_armed = self._has_ended = False
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def add(self, future: Future, tag: int, sequence: int | None, size_bytes: int) -> None:
+        """A record is on its way."""
+        self._sent.append(_Sent(Answer(tag, count=1, sequence=sequence), future, size_bytes))
+        self._bytes += size_bytes
+        self._arm()
+
+    def refuse(self, refused: Refused, tag: int, sequence: int | None) -> None:
+        """A record is refused; the stream goes on without it."""
+        error, code = refused.sentence, refused.code
+        self._sent.append(_Sent(Answer(tag, sequence=sequence, error=error, error_code=code)))
+        self._drain()
+
+    def mark(self, tag: int) -> None:
+        """The publisher wants to know when all that it has sent so far is done."""
+        self._sent.append(_Sent(Answer(tag)))
+        self._drain()
+
+    async def has_room(self) -> None:
+        """Wait until the stream has few enough records on their way."""
+        while len(self._sent) >= IN_FLIGHT_MAX or self._bytes >= IN_FLIGHT_BYTES_MAX:
+            self._room.clear()
+            await self._room.wait()
+
+    def end(self) -> None:
+        """No more records come."""
+        self._has_ended = True
+        self._news.set()
+
+    async def answer(self, write: Callable[[Answer], Awaitable[object]]) -> None:
+        """Write answers as they are due, until all records of an ended stream are answered."""
+        while True:
+            answer = self._answers.take(monotonic_ms())
+            if answer is not None:
+                await write(answer)
+            elif not self._has_ended or self._sent:
+                await self._wait()
+            elif len(self._answers):
+                self._answers.flush()
+            else:
+                return
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        due_ms = self._answers.due_ms()
+        wait_s = None if due_ms is None else max(0, due_ms - monotonic_ms()) / 1000
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def _arm(self) -> None:
+        """Be told when the last record is done: those before it are, too."""
+        if self._is_armed:
+            return
+        future = next((each.future for each in reversed(self._sent) if each.future), None)
+        if future is not None:
+            self._is_armed = True
+            future.add_done_callback(self._ring)
+
+    def _ring(self, _: Future) -> None:
+        """By the producer's thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._rung)
+
+    def _rung(self) -> None:
+        self._is_armed = False
+        self._drain()
+        self._arm()
+
+    def _drain(self) -> None:
+        """Answer what is done, in order."""
+        now_ms = monotonic_ms()
+        while self._sent and (self._sent[0].future is None or self._sent[0].future.done()):
+            sent = self._sent.popleft()
+            self._bytes -= sent.bytes
+            if sent.future is not None:
+                _fill(sent.answer, sent.future)
+            self._acked(sent.answer)
+            self._answers.add(sent.answer, now_ms)
+        self._news.set()
+        self._room.set()
+
+
+def _fill(answer: Answer, future: Future) -> None:
+    """Say what became of a record."""
+    error = future.exception(0)
+    if error is None:
+        delivery = future.result(0)
+        answer.base_offset = answer.last_offset = delivery.offset
+        answer.partition = delivery.partition
+        return
+    refused = refused_by(error)
+    answer.count, answer.error, answer.error_code = 0, refused.sentence, refused.code
