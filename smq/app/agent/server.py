@@ -6,9 +6,11 @@ import grpc
 
 from smq.agent.proto import mq_agent_pb2, mq_broker_pb2
 from smq.app.agent.broker import Broker
+from smq.app.agent.fetch_calls import FetchCalls
 from smq.app.agent.live import Live, Publisher, Subscriber
 from smq.app.agent.methods import Handler, service_of
 from smq.app.agent.publish_calls import PublishCalls
+from smq.app.agent.readers import Readers
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopics
 from smq.app.process.inheritance import Inheritance
@@ -88,7 +90,12 @@ def _services(inheritance: Inheritance, broker: Broker) -> dict[str, grpc.Generi
         (publishers, subscribers),
     )
     publishing = PublishCalls(topics, broker, calls, publishers)
-    of_broker: dict[str, Handler] = {**calls.handlers(), **publishing.broker_handlers()}
+    fetching = FetchCalls(topics, broker, Readers(broker), subscribers)
+    of_broker: dict[str, Handler] = {
+        **calls.handlers(),
+        **publishing.broker_handlers(),
+        **fetching.handlers(),
+    }
     of_agent: dict[str, Handler] = publishing.agent_handlers()
     return {
         "grpc.port": service_of(_service(mq_broker_pb2, "SeaweedMessaging"), of_broker),

@@ -7,6 +7,7 @@ it. Two special ones stand for the first record and for the end of the log.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from smq.client.arguments import milliseconds_of, whole_number
 from smq.client.errors import Act
@@ -23,6 +24,7 @@ from smq.wire.generated.list_offsets import (
 REPLICA_ID_OF_A_CONSUMER = -1
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3  # Of the record with the latest time (KIP-734).
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # Isolation levels (KIP-98).
 INT63_END = 2**63
 ALWAYS_FOUND = frozenset({LATEST_TIMESTAMP, EARLIEST_TIMESTAMP})
@@ -35,6 +37,13 @@ class OffsetPlace:
 
     offset: int | None = None
     timestamp: int | None = None
+
+
+class FoundPlace(NamedTuple):
+    """An offset, and the time of its record."""
+
+    offset: int
+    timestamp_ms: int
 
 
 EARLIEST = OffsetPlace(timestamp=EARLIEST_TIMESTAMP)
@@ -109,14 +118,24 @@ def find_offsets(
 
     With READ_COMMITTED the end of the log is the last stable offset.
     """
-    return cluster.retrying(
+    found = cluster.retrying(
         lambda: _list_offsets(cluster, topic, partitions, timestamp, isolation_level)
+    )
+    return {partition: each.offset for partition, each in found.items()}
+
+
+def find_places(
+    cluster: Cluster, topic: str, partitions: list[int], timestamp: int
+) -> dict[int, FoundPlace]:
+    """As `find_offsets`, with the time of the record there; -1 where there is none."""
+    return cluster.retrying(
+        lambda: _list_offsets(cluster, topic, partitions, timestamp, READ_UNCOMMITTED)
     )
 
 
 def _list_offsets(
     cluster: Cluster, topic: str, partitions: list[int], timestamp: int, isolation_level: int
-) -> dict[int, int]:
+) -> dict[int, FoundPlace]:
     requests = {}
     for leader, led in cluster.by_leader(topic, partitions).items():
         asked = [ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in led]
@@ -131,7 +150,7 @@ def _list_offsets(
             check(each.error_code, act=Act("describe", topic=topic))
             if each.offset < (0 if timestamp in ALWAYS_FOUND else NOT_FOUND):
                 raise PeerError(f"it says that {topic}-{each.partition_index} has {each.offset}")
-            offsets[each.partition_index] = each.offset
+            offsets[each.partition_index] = FoundPlace(each.offset, each.timestamp)
     if offsets.keys() != set(partitions):
         raise PeerError(f"it answers about other partitions of {topic} than it was asked about")
     return offsets

@@ -1,0 +1,182 @@
+"""FetchMessage and GetPartitionRangeInfo of SeaweedMQ's broker: reading without a subscription.
+
+Messages of a FetchMessage have no offsets for SeaweedMQ's clients, who count from the start. So an
+answer ends before the first gap (of a marker, of an aborted record, of one that compaction took),
+and a start within one has no messages, and `next_offset` behind it.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import grpc
+
+from smq.agent.proto import mq_broker_pb2 as pb
+from smq.app.agent.appending import MS_NS
+from smq.app.agent.broker import Broker
+from smq.app.agent.live import Live, Subscriber
+from smq.app.agent.methods import Handler
+from smq.app.agent.readers import Ends, Reader, Readers
+from smq.app.agent.refusals import Code
+from smq.app.agent.topics import KnownTopic, KnownTopics
+from smq.app.agent.translation import range_of, topic_name
+from smq.app.process.clock import monotonic_ms
+from smq.client.consuming.batch.chunk import Record
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    FoundPlace,
+    find_offsets,
+    find_places,
+)
+
+MiB = 1024 * 1024
+MESSAGES_DEFAULT, MESSAGES_MAX = 100, 10_000
+BYTES_DEFAULT, BYTES_MAX = 4 * MiB, 100 * MiB
+ANSWER_REST_BYTES = 64 * 1024  # Of an answer, beside its messages.
+MESSAGE_REST_BYTES = 40  # Of a message, beside key, value and headers.
+WAIT_MS_MAX = 60_000
+
+Context = grpc.aio.ServicerContext
+
+
+class _Wanted(NamedTuple):
+    """How much of a partition, and how long it may be waited for."""
+
+    start: int
+    messages_max: int
+    bytes_max: int
+    bytes_min: int
+    deadline_ms: int
+
+
+class FetchCalls:
+    """Answers those who name an offset themselves."""
+
+    def __init__(
+        self, topics: KnownTopics, broker: Broker, readers: Readers, live: Live[Subscriber]
+    ) -> None:
+        self._topics, self._broker, self._readers, self._live = topics, broker, readers, live
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls, by name."""
+        return {"FetchMessage": self._fetch, "GetPartitionRangeInfo": self._describe}
+
+    async def _fetch(self, request: pb.FetchMessageRequest, _: Context) -> pb.FetchMessageResponse:
+        wanted = _wanted(request)
+        topic = self._topics.find(topic_name(request.topic))
+        partition = topic.partition_of(range_of(request.partition))
+        ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
+        if not ends.earliest <= wanted.start <= ends.latest:
+            return pb.FetchMessageResponse(
+                high_water_mark=ends.latest,
+                log_start_offset=ends.earliest,
+                error=f"offset {wanted.start} is out of range: the partition has {ends.earliest} "
+                f"to {ends.latest}",
+                error_code=Code.TOPIC_NOT_FOUND,  # As SeaweedMQ says it.
+                next_offset=min(max(wanted.start, ends.earliest), ends.latest),
+            )
+        reader = await self._readers.at(topic, partition, wanted.start)
+        try:
+            messages, next_offset = await _read(reader, wanted)
+        except BaseException:
+            await reader.close()
+            raise
+        await self._readers.give_back(topic, partition, reader)
+        return pb.FetchMessageResponse(
+            messages=messages,
+            high_water_mark=max(ends.latest, next_offset),
+            log_start_offset=ends.earliest,
+            end_of_partition=next_offset >= ends.latest,
+            next_offset=next_offset,
+        )
+
+    async def _describe(
+        self, request: pb.GetPartitionRangeInfoRequest, _: Context
+    ) -> pb.GetPartitionRangeInfoResponse:
+        topic = self._topics.find(topic_name(request.topic))
+        partition = topic.partition_of(range_of(request.partition))
+        where = {"topic": topic, "partition": partition}
+        ends = await self._broker.ask(partial(ends_of, **where))
+        first, last = await self._broker.ask(partial(_times, **where))
+        ranges = self._live.of(topic.kafka_name)
+        return pb.GetPartitionRangeInfoResponse(
+            offset_range=pb.OffsetRangeInfo(
+                earliest_offset=ends.earliest,
+                latest_offset=max(ends.earliest, ends.latest - 1),
+                high_water_mark=ends.latest,
+            ),
+            timestamp_range=pb.TimestampRangeInfo(
+                earliest_timestamp_ns=max(0, first.timestamp_ms) * MS_NS,
+                latest_timestamp_ns=max(0, last.timestamp_ms) * MS_NS,
+            ),
+            record_count=ends.latest - ends.earliest,
+            active_subscriptions=sum(
+                topic.partition_of(each.partition) == partition for each in ranges
+            ),
+        )
+
+
+def ends_of(cluster: Cluster, topic: KnownTopic, partition: int) -> Ends:
+    """Where a partition begins and ends. Raises BrokerError."""
+    find = partial(find_offsets, cluster, topic.kafka_name, [partition])
+    return Ends(find(EARLIEST_TIMESTAMP)[partition], find(LATEST_TIMESTAMP)[partition])
+
+
+def _times(cluster: Cluster, topic: KnownTopic, partition: int) -> tuple[FoundPlace, FoundPlace]:
+    """The first record of any time, and the one with the latest."""
+    find = partial(find_places, cluster, topic.kafka_name, [partition])
+    return find(0)[partition], find(MAX_TIMESTAMP)[partition]
+
+
+def _wanted(request: pb.FetchMessageRequest) -> _Wanted:
+    if request.start_offset < 0:
+        raise ValueError(f"start_offset is {request.start_offset}; offsets begin with 0")
+    wait_ms = min(max(0, request.max_wait_ms), WAIT_MS_MAX)
+    bytes_max = min(request.max_bytes if request.max_bytes > 0 else BYTES_DEFAULT, BYTES_MAX)
+    return _Wanted(
+        start=request.start_offset,
+        messages_max=min(max(0, request.max_messages) or MESSAGES_DEFAULT, MESSAGES_MAX),
+        bytes_max=bytes_max - min(ANSWER_REST_BYTES, bytes_max // 2),
+        bytes_min=min(max(1, request.min_bytes), bytes_max // 2),
+        deadline_ms=monotonic_ms() + wait_ms,
+    )
+
+
+async def _read(reader: Reader, wanted: _Wanted) -> tuple[list[pb.DataMessage], int]:
+    """Messages from the start on, without a gap, and the offset behind them."""
+    messages: list[pb.DataMessage] = []
+    at, size_bytes = wanted.start, 0
+    while len(messages) < wanted.messages_max and size_bytes < wanted.bytes_max:
+        record = reader.peek()
+        if record is None:
+            left_ms = wanted.deadline_ms - monotonic_ms() if size_bytes < wanted.bytes_min else 0
+            if not await reader.wait(max(0, left_ms) / 1000) and left_ms <= 0:
+                return messages, at if messages else max(at, reader.position)
+            continue
+        if record.offset != at:
+            return messages, at if messages else record.offset
+        message = message_of(record)
+        size_bytes += message.ByteSize() + MESSAGE_REST_BYTES
+        if messages and size_bytes > wanted.bytes_max:
+            break
+        messages.append(message)
+        reader.take()
+        at += 1
+    return messages, at
+
+
+def message_of(record: Record) -> pb.DataMessage:
+    """A record as SeaweedMQ's clients get it; with its offset and headers, which they skip."""
+    value = record.value
+    message = pb.DataMessage(
+        key=record.key or b"",
+        value=b"" if value is None else bytes(value),
+        ts_ns=record.timestamp_ms * MS_NS,
+        offset=record.offset,
+    )
+    for key, header in record.headers:
+        name = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        message.headers.append(pb.Header(key=name, value=header))
+    return message

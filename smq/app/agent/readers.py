@@ -1,0 +1,130 @@
+"""Readers of partitions: each has a consumer of the SDK, and gives records one after the other.
+
+A consumer lends its records; a reader copies a batch at once, so that a slow client holds nothing
+back, and keeps what its last caller had no room for. It sees committed records only.
+"""
+
+from collections import deque
+from functools import partial
+from typing import NamedTuple
+
+from smq.app.agent.broker import Broker
+from smq.app.agent.topics import KnownTopic
+from smq.client.client import Client
+from smq.client.consuming.aio_consumer import AsyncConsumer
+from smq.client.consuming.batch.chunk import Record
+from smq.client.errors import Overrun
+
+BATCH_BYTES = 256 * 1024  # Copied at a time.
+IDLE_MAX = 64  # Readers that wait for another FetchMessage.
+
+
+class Ends(NamedTuple):
+    """The first offset of a partition, and its high water mark."""
+
+    earliest: int
+    latest: int
+
+
+class Reader:
+    """Reads one partition. `position` is the offset of the next record, or below it in a gap."""
+
+    def __init__(self, topic: KnownTopic, partition: int) -> None:
+        self._topic, self._partition = topic, partition
+        self._ahead: deque[Record] = deque()
+        self._consumer: AsyncConsumer
+        self._read_to = -1
+        self.position = -1
+
+    async def open(self, client: Client, offset: int) -> None:
+        """Begin at an offset. Raises BrokerError."""
+        name, partition = self._topic.kafka_name, self._partition
+        self._consumer = await AsyncConsumer(
+            partial(
+                client.consumer,
+                start=offset,
+                batch_bytes_max=BATCH_BYTES,
+                isolation_level="read_committed",
+                topic_ids={name: self._topic.id},
+            )
+        )
+        await self._consumer.assign([(name, partition)])
+        self.position = self._read_to = offset
+
+    async def seek(self, offset: int) -> None:
+        """Continue at another offset."""
+        if self.position <= offset < self._read_to:
+            while self._ahead and self._ahead[0].offset < offset:
+                self._ahead.popleft()
+        elif offset != self._read_to or self._ahead:
+            self._ahead.clear()
+            await self._consumer.seek(self._topic.kafka_name, self._partition, offset)
+            self._read_to = offset
+        self.position = offset
+
+    def peek(self) -> Record | None:
+        """The next record, if it was read already."""
+        return self._ahead[0] if self._ahead else None
+
+    def take(self) -> Record:
+        """Take the record that `peek` shows."""
+        record = self._ahead.popleft()
+        self.position = record.offset + 1 if self._ahead else self._read_to
+        return record
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Read what is there, or arrives in time; whether there is a record now.
+
+        Raises BrokerError.
+        """
+        if self._ahead:
+            return True
+        try:
+            async with await self._consumer.poll(timeout_s) as batch:
+                self._ahead.extend(batch.copy())
+        except Overrun:  # It is read again.
+            self._ahead.clear()
+            return False
+        self._read_to = self._consumer.position(self._topic.kafka_name, self._partition)
+        if not self._ahead:
+            self.position = self._read_to
+        return bool(self._ahead)
+
+    async def close(self) -> None:
+        """Close the consumer."""
+        await self._consumer.close()
+
+
+class Readers:
+    """Readers that are open and idle, for callers who name an offset each time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._idle: deque[tuple[tuple[object, int], Reader]] = deque()
+
+    async def at(self, topic: KnownTopic, partition: int, offset: int) -> Reader:
+        """A reader at an offset, for the caller alone until it is given back.
+
+        Raises BrokerError.
+        """
+        key = topic.id, partition
+        found = next((each for each in self._idle if each[0] == key), None)
+        if found is None:
+            return await self.opened(topic, partition, offset)
+        self._idle.remove(found)
+        reader = found[1]
+        await reader.seek(offset)
+        return reader
+
+    async def opened(self, topic: KnownTopic, partition: int, offset: int) -> Reader:
+        """A new reader. Raises BrokerError."""
+        reader = Reader(topic, partition)
+        await reader.open(await self._broker.client(), offset)
+        return reader
+
+    async def give_back(self, topic: KnownTopic, partition: int, reader: Reader) -> None:
+        """The caller has read what it wanted."""
+        self._idle.append(((topic.id, partition), reader))
+        if len(self._idle) > IDLE_MAX:
+            _, oldest = self._idle.popleft()
+            await oldest.close()

@@ -1,0 +1,135 @@
+"""Reading without a subscription: what a FetchMessage gives, and what is said of a partition."""
+
+from collections.abc import Sequence
+from itertools import count
+from threading import Timer
+from typing import Any
+
+import grpc
+import pytest
+
+from smq.agent.proto import mq_broker_pb2 as pb
+from smq.agent.proto.mq_schema_pb2 import Partition, Topic
+from tests.app.agent.doors import Doors, refused
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+names = (f"f{number}" for number in count())
+
+
+def topic_with(doors: Doors, values: Sequence[bytes], **configs: str) -> tuple[str, Topic]:
+    name = next(names)
+    with doors.smq.connect() as client, client.producer() as producer:
+        client.create_topic(name, 1, configs)
+        for at, value in enumerate(values):
+            producer.send(name, value, key=b"k", timestamp_ms=1_790_000_000_000 + at)
+    return name, Topic(namespace="kafka", name=name)
+
+
+def fetch(doors: Doors, topic: Topic, start: int, **rest: Any) -> pb.FetchMessageResponse:
+    whole = Partition(ring_size=2520, range_start=0, range_stop=2520)
+    request = pb.FetchMessageRequest(topic=topic, partition=whole, start_offset=start, **rest)
+    return doors.broker.FetchMessage(request)  # type: ignore[no-any-return]
+
+
+def test_messages_come_from_the_start_on_with_what_kafkas_clients_wrote(doors: Doors) -> None:
+    _, topic = topic_with(doors, [b"a", b"b", b"c"])
+    found = fetch(doors, topic, 1)
+    assert [each.value for each in found.messages] == [b"b", b"c"]
+    assert [each.offset for each in found.messages] == [1, 2]
+    assert found.messages[0].ts_ns == 1_790_000_000_001 * 10**6
+    assert found.messages[0].key == b"k"
+    assert (found.log_start_offset, found.high_water_mark, found.next_offset) == (0, 3, 3)
+    assert found.end_of_partition
+
+
+def test_an_answer_has_at_most_so_many_messages_and_bytes(doors: Doors) -> None:
+    _, topic = topic_with(doors, [b"x" * 1000] * 50)
+    found = fetch(doors, topic, 0, max_messages=7)
+    assert (len(found.messages), found.next_offset, found.end_of_partition) == (7, 7, False)
+    found = fetch(doors, topic, 7, max_bytes=10_000)
+    assert 0 < found.ByteSize() <= 10_000
+    assert found.next_offset == 7 + len(found.messages)
+    seen = found.next_offset
+    while not found.end_of_partition:
+        found = fetch(doors, topic, seen, max_messages=9)
+        assert [each.offset for each in found.messages][:1] == [seen]
+        seen = found.next_offset
+    assert seen == 50
+
+
+def test_the_same_start_gives_the_same_messages_again(doors: Doors) -> None:
+    _, topic = topic_with(doors, [b"%d" % each for each in range(30)])
+    for start in (20, 5, 5, 29, 0, 30):
+        found = fetch(doors, topic, start, max_messages=3)
+        assert [each.value for each in found.messages] == [
+            b"%d" % each for each in range(start, min(30, start + 3))
+        ]
+
+
+def test_an_answer_below_four_mebibytes_is_the_default(doors: Doors) -> None:
+    _, topic = topic_with(doors, [b"x" * 900_000] * 6)
+    found = fetch(doors, topic, 0)
+    assert 3 * 900_000 < found.ByteSize() < 4 * 1024 * 1024
+    assert len(fetch(doors, topic, 0, max_bytes=50_000_000).messages) == 6
+
+
+def test_an_offset_out_of_range_is_told_with_the_range_and_where_to_go_on(doors: Doors) -> None:
+    _, topic = topic_with(doors, [b"a"])
+    found = fetch(doors, topic, 7)
+    assert "out of range: the partition has 0 to 1" in found.error
+    assert (found.error_code, found.next_offset) == (2, 1)
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "offsets begin with 0"):
+        fetch(doors, topic, -1)
+    with refused(grpc.StatusCode.NOT_FOUND, "there is no topic"):
+        fetch(doors, Topic(namespace="kafka", name="nowhere"), 0)
+
+
+def test_a_gap_ends_an_answer_and_a_start_within_one_leads_behind_it(doors: Doors) -> None:
+    name, topic = topic_with(doors, [b"a"])
+    with (
+        doors.smq.connect() as client,
+        client.producer(transactional_id=name) as producer,
+        producer.transaction(),
+    ):
+        producer.send(name, b"b")
+    with doors.smq.connect() as client, client.producer() as producer:
+        producer.send(name, b"c")
+    found = fetch(doors, topic, 0)
+    assert [each.value for each in found.messages] == [b"a", b"b"]
+    assert (found.next_offset, found.end_of_partition) == (2, False)
+    found = fetch(doors, topic, 2)
+    assert [*found.messages] == []
+    assert found.next_offset == 3
+    assert [each.value for each in fetch(doors, topic, 3).messages] == [b"c"]
+
+
+def test_a_long_poll_ends_with_the_first_record_or_with_its_time(doors: Doors) -> None:
+    name, topic = topic_with(doors, [b"a"])
+    assert [*fetch(doors, topic, 1, max_wait_ms=100).messages] == []
+    with doors.smq.connect() as client, client.producer() as producer:
+        timer = Timer(0.3, producer.send, (name, b"b"))
+        timer.start()
+        found = fetch(doors, topic, 1, max_wait_ms=15_000)
+        timer.join()
+    assert [each.value for each in found.messages] == [b"b"]
+
+
+def test_a_partition_is_described_as_it_is(doors: Doors) -> None:
+    _, topic = topic_with(doors, [b"a", b"b", b"c"])
+    whole = Partition(ring_size=2520, range_start=0, range_stop=2520)
+    asked = pb.GetPartitionRangeInfoRequest(topic=topic, partition=whole)
+    found = doors.broker.GetPartitionRangeInfo(asked)
+    assert found.offset_range == pb.OffsetRangeInfo(latest_offset=2, high_water_mark=3)
+    assert found.timestamp_range.earliest_timestamp_ns == 1_790_000_000_000 * 10**6
+    assert found.timestamp_range.latest_timestamp_ns == 1_790_000_000_002 * 10**6
+    assert (found.record_count, found.active_subscriptions, found.error) == (3, 0, "")
+
+
+def test_an_empty_partition_is_described_too(doors: Doors) -> None:
+    _, topic = topic_with(doors, [])
+    whole = Partition(ring_size=2520, range_start=0, range_stop=2520)
+    asked = pb.GetPartitionRangeInfoRequest(topic=topic, partition=whole)
+    found = doors.broker.GetPartitionRangeInfo(asked)
+    assert found.offset_range == pb.OffsetRangeInfo()
+    assert found.timestamp_range == pb.TimestampRangeInfo()
