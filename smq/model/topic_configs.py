@@ -73,6 +73,7 @@ NO_TABLE = "none"
 TABLE = "smq.table"
 SCHEMA, DURABILITY = "smq.schema", "smq.durability"
 NAMESPACE, RECORD_TYPE = "smq.namespace", "smq.record.type"
+GRPC_ACK_TIMEOUT = "smq.grpc.ack.timeout.ms"
 KEY_COLUMNS, SCHEMA_FORMAT = "smq.key.columns", "smq.schema.format"
 FLUSH_CONFIGS = ("flush.messages", "flush.ms")
 _FLUSHES = (
@@ -322,6 +323,14 @@ _TABLE = (
         one_of(*DURABILITIES),
         "durability",
         "durability",
+    ),
+    TopicConfig(
+        GRPC_ACK_TIMEOUT,
+        T.LONG,
+        "30000",
+        "How long a subscriber of SeaweedMQ's may take to acknowledge a record, before it is "
+        "delivered again.",
+        at_least(1),
     ),
     TopicConfig(
         KEY_COLUMNS,

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import grpc
 
+from smq.agent.places import Ends
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import Broker
 from smq.app.agent.live import Live, Subscriber
 from smq.app.agent.methods import Handler
-from smq.app.agent.readers import Ends, Reader, Readers
+from smq.app.agent.readers import Reader, Readers
 from smq.app.agent.refusals import Code
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import range_of, topic_name

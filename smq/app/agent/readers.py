@@ -6,7 +6,6 @@ back, and keeps what its last caller had no room for. It sees committed records 
 
 from collections import deque
 from functools import partial
-from typing import NamedTuple
 
 from smq.app.agent.broker import Broker
 from smq.app.agent.topics import KnownTopic
@@ -17,13 +16,6 @@ from smq.client.errors import Overrun
 
 BATCH_BYTES = 256 * 1024  # Copied at a time.
 IDLE_MAX = 64  # Readers that wait for another FetchMessage.
-
-
-class Ends(NamedTuple):
-    """The first offset of a partition, and its high water mark."""
-
-    earliest: int
-    latest: int
 
 
 class Reader:

@@ -1,16 +1,25 @@
 """Runs gRPC's servers on the ports that the supervisor keeps: SeaweedMQ's broker and agent."""
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import grpc
 
 from smq.agent.proto import mq_agent_pb2, mq_broker_pb2
 from smq.app.agent.broker import Broker
+from smq.app.agent.commits import Commits
+from smq.app.agent.coordinate_calls import CoordinateCalls
 from smq.app.agent.fetch_calls import FetchCalls
 from smq.app.agent.live import Live, Publisher, Subscriber
 from smq.app.agent.methods import Handler, service_of
 from smq.app.agent.publish_calls import PublishCalls
 from smq.app.agent.readers import Readers
+from smq.app.agent.record_calls import RecordCalls
+from smq.app.agent.shares import Sharings
+from smq.app.agent.subscribe_calls import SubscribeCalls
+from smq.app.agent.subscribing import Subscriptions, Surroundings
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopics
 from smq.app.process.inheritance import Inheritance
@@ -28,6 +37,7 @@ PINGS_ACCEPTED_MS = 10_000
 STREAMS_PER_CONNECTION_MAX = 1000
 METADATA_BYTES_MAX = 16 * 1024
 STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.
+CLOSE_WAIT_S = 0.5
 STORE_POLL_S = 0.05
 
 OPTIONS = (
@@ -46,7 +56,8 @@ OPTIONS = (
 
 def serve_grpc(inheritance: Inheritance) -> None:
     """Serve until asked to stop."""
-    asyncio.run(_serve(inheritance))
+    # asyncio.run would wait for threads, which may wait for shards that stop too.
+    asyncio.new_event_loop().run_until_complete(_serve(inheritance))
 
 
 async def _serve(inheritance: Inheritance) -> None:
@@ -57,19 +68,26 @@ async def _serve(inheritance: Inheritance) -> None:
             return
         await asyncio.sleep(STORE_POLL_S)
     broker = Broker(inheritance.data_dir)
-    services = _services(inheritance, broker)
+    parts = _parts(inheritance, broker)
+    committing = asyncio.create_task(parts.commits.keep_committing())
     host = bracketed(inheritance.config.grpc_host)
     servers = []
     for name, reserved in inheritance.grpc_sockets.items():
         server = grpc.aio.server(options=OPTIONS)
-        server.add_generic_rpc_handlers([services[name]])
+        server.add_generic_rpc_handlers([parts.services[name]])
         server.add_insecure_port(f"{host}:{reserved.getsockname()[1]}")
         await server.start()
         servers.append(server)
     inheritance.report_ready()
     await stop.wait()
+    parts.commits.stop()
+    for end in parts.endings:
+        end()
     await asyncio.gather(*(each.stop(STOP_WAIT_S) for each in servers))
-    await asyncio.to_thread(broker.close)
+    committing.cancel()
+    with suppress(TimeoutError):  # What publishers were not told of may be lost.
+        async with asyncio.timeout(CLOSE_WAIT_S):
+            await asyncio.to_thread(broker.close)
 
 
 def _request_stop(fd: int, stop: asyncio.Event) -> None:
@@ -77,8 +95,15 @@ def _request_stop(fd: int, stop: asyncio.Event) -> None:
     stop.set()
 
 
-def _services(inheritance: Inheritance, broker: Broker) -> dict[str, grpc.GenericRpcHandler]:
-    """What is served on each port, by its setting."""
+class Parts(NamedTuple):
+    """What is served on each port, by its setting; what keeps running; and what ends streams."""
+
+    services: Mapping[str, grpc.GenericRpcHandler]
+    commits: Commits
+    endings: Sequence[Callable[[], None]]
+
+
+def _parts(inheritance: Inheritance, broker: Broker) -> Parts:
     store = inheritance.data_dir / STORE
     topics = KnownTopics(inheritance.catalog, open_layouts(store), inheritance.config)
     publishers, subscribers = Live[Publisher](), Live[Subscriber]()
@@ -90,17 +115,26 @@ def _services(inheritance: Inheritance, broker: Broker) -> dict[str, grpc.Generi
         (publishers, subscribers),
     )
     publishing = PublishCalls(topics, broker, calls, publishers)
-    fetching = FetchCalls(topics, broker, Readers(broker), subscribers)
+    readers, commits = Readers(broker), Commits(broker)
+    fetching = FetchCalls(topics, broker, readers, subscribers)
+    around = Surroundings(topics, broker, readers, commits, subscribers)
+    subscriptions = Subscriptions(around)
+    messages, sharings = SubscribeCalls(subscriptions), Sharings()
+    records = RecordCalls(subscriptions, sharings)
+    coordinating = CoordinateCalls(topics, sharings, grpc_told(inheritance.config))
     of_broker: dict[str, Handler] = {
         **calls.handlers(),
         **publishing.broker_handlers(),
         **fetching.handlers(),
+        **messages.handlers(),
+        **coordinating.handlers(),
     }
-    of_agent: dict[str, Handler] = publishing.agent_handlers()
-    return {
+    of_agent: dict[str, Handler] = {**publishing.agent_handlers(), **records.handlers()}
+    services = {
         "grpc.port": service_of(_service(mq_broker_pb2, "SeaweedMessaging"), of_broker),
         "agent.port": service_of(_service(mq_agent_pb2, "SeaweedMessagingAgent"), of_agent),
     }
+    return Parts(services, commits, (subscriptions.end_all, records.end_all))
 
 
 def _service(module: object, name: str) -> object:

@@ -1,0 +1,263 @@
+"""SubscribeRecord of SeaweedMQ's agent: the partitions of a topic, shared by a group's instances.
+
+A record counts as acknowledged once it is written, as in SeaweedMQ's agent, whose clients send no
+acknowledgements. With the call's metadata `smq-ack: explicit` each is to be acknowledged.
+
+A partition that moves is released by its instance, with its commits, before another one has it.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from smq.agent.in_flight import Identity
+from smq.agent.layouts import PARTITIONS_MAX
+from smq.agent.places import SessionStarts, Wanted
+from smq.agent.proto import mq_agent_pb2 as pb
+from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.proto.mq_schema_pb2 import OffsetType
+from smq.agent.records import value_of_bytes
+from smq.app.agent.appending import MS_NS
+from smq.app.agent.commits import group_of
+from smq.app.agent.methods import Handler
+from smq.app.agent.refusals import REFUSALS, Refused, attempted, refused_by
+from smq.app.agent.shares import Share, Sharings
+from smq.app.agent.subscribing import (
+    Context,
+    InstanceName,
+    Member,
+    Subscriptions,
+    is_explicit,
+    refuse_filter,
+)
+from smq.app.agent.subscription import Subscription
+from smq.app.agent.topics import KnownTopic
+from smq.app.agent.translation import range_of, topic_name
+from smq.app.process.clock import wall_ms
+
+LOOK_S = 1.0  # Between two looks for new partitions.
+_BY_OFFSET = {OffsetType.EXACT_OFFSET, OffsetType.RESET_TO_OFFSET}
+
+Init = pb.SubscribeRecordRequest.InitSubscribeRecordRequest
+
+
+class RecordCalls:
+    """Answers SubscribeRecord."""
+
+    def __init__(self, subscriptions: Subscriptions, sharings: Sharings) -> None:
+        self._subscriptions = subscriptions
+        self._sharings = sharings
+        self._streams: set[RecordStream] = set()
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls, by name."""
+        return {"SubscribeRecord": self._subscribe}
+
+    def end_all(self) -> None:
+        """The process ends: so do all streams."""
+        for each in self._streams:
+            each.end()
+
+    async def _subscribe(self, _: Any, context: Context) -> None:  # noqa: ANN401
+        first = await context.read()
+        if first is grpc.aio.EOF:
+            return
+        topic = await attempted(self._topic_of(first))
+        if isinstance(topic, Refused):
+            await context.write(pb.SubscribeRecordResponse(error=topic.sentence))
+            return
+        init = first.init
+        name = InstanceName(group_of(init.consumer_group), init.consumer_group_instance_id)
+        partitions_max = max(0, init.max_subscribed_partitions) or PARTITIONS_MAX
+        with self._subscriptions.instances.stream_of(name) as windows:
+            is_all = is_explicit(context)
+            member = Member(
+                name,
+                windows,
+                client_id=context.peer(),
+                window=init.sliding_window_size,
+                tracks=lambda _: is_all,
+            )
+            share = self._sharings.join(name.group, topic, partitions_max)
+            stream = RecordStream(self._subscriptions, member, topic, share, context)
+            self._streams.add(stream)
+            try:
+                await stream.serve(_starts(topic, init))
+            finally:
+                self._streams.discard(stream)
+                share.leave()
+
+    async def _topic_of(self, first: pb.SubscribeRecordRequest) -> KnownTopic:
+        """The topic of a stream's first message. Raises REFUSALS."""
+        if not first.HasField("init"):
+            raise ValueError("the first message of a stream is its init")
+        refuse_filter(first.init.filter)
+        topic = self._subscriptions.around.topics.find(topic_name(first.init.topic))
+        _starts(topic, first.init)
+        return topic
+
+
+def _starts(topic: KnownTopic, init: Init) -> SessionStarts:
+    """Where a session wants its partitions to begin. Raises UnknownRange."""
+    kind = init.offset_type
+    entries = {
+        topic.partition_of(range_of(each.partition)): Wanted(
+            kind, each.start_offset, each.start_ts_ns or init.offset_ts_ns
+        )
+        for each in init.partition_offsets
+    }
+    others = OffsetType.RESUME_OR_EARLIEST if kind in _BY_OFFSET else kind
+    return SessionStarts(entries, Wanted(others, ts_ns=init.offset_ts_ns))
+
+
+class RecordStream:
+    """A stream of one instance: a subscription for each of its partitions, all on one stream."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        member: Member,
+        topic: KnownTopic,
+        share: Share,
+        context: Context,
+    ) -> None:
+        self._subscriptions, self._member, self._topic = subscriptions, member, topic
+        self._share, self._context = share, context
+        self._parts: dict[int, tuple[Subscription, asyncio.Task[None]]] = {}
+        self._writing = asyncio.Lock()
+        self._has_ended = False
+        self._ending: Refused | None = None
+
+    def end(self) -> None:
+        """Deliver no more."""
+        self._has_ended = True
+        self._share.news.set()
+
+    async def serve(self, starts: SessionStarts) -> None:
+        """Have one's share of the partitions until the client, the topic or this process ends."""
+        reading = asyncio.create_task(self._read())
+        reading.add_done_callback(lambda _: self.end())
+        try:
+            while not self._has_ended:
+                self._share.news.clear()
+                self._grow()
+                await self._follow(starts)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._share.news.wait()
+        except REFUSALS as error:
+            self._ending = refused_by(error)
+        finally:
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+            for partition in [*self._parts]:
+                await self._release(partition)
+        await self._say_end()
+
+    def _grow(self) -> None:
+        now = self._subscriptions.around.topics.find_or_none(self._topic.name)
+        if now is not None and now.id == self._topic.id:
+            self._share.grow(now.layout.partition_count)
+            self._topic = now
+
+    async def _follow(self, starts: SessionStarts) -> None:
+        """Release what is another's, and begin what is ours."""
+        for partition in self._share.to_release():
+            await self._release(partition)
+            self._share.release(partition)
+        for partition, taken_over in self._share.take():
+            wanted = starts.take(partition, taken_over=taken_over)
+            subscription, start = await self._subscriptions.begin(
+                self._member, self._topic, partition, wanted
+            )
+            if start.note:
+                note = pb.SubscribeRecordResponse(error=start.note, partition=partition)
+                await self._write(note)
+            task = asyncio.create_task(self._deliver(subscription, partition))
+            self._parts[partition] = subscription, task
+
+    async def _deliver(self, subscription: Subscription, partition: int) -> None:
+        async def write(message: DataMessage, deliveries: int) -> None:
+            await self._write(_response(message, partition, deliveries))
+
+        try:
+            await subscription.run(write)
+        except REFUSALS as error:
+            self._ending = refused_by(error)
+            self.end()
+
+    async def _release(self, partition: int) -> None:
+        subscription, task = self._parts.pop(partition)
+        subscription.end()
+        try:
+            await task
+        finally:
+            task.cancel()
+            await self._subscriptions.end(subscription)
+
+    async def _write(self, response: pb.SubscribeRecordResponse) -> None:
+        async with self._writing:
+            await self._context.write(response)
+
+    async def _read(self) -> None:
+        while (request := await self._context.read()) is not grpc.aio.EOF:
+            for subscription, _ in self._parts.values():
+                subscription.subscriber.seen_ns = wall_ms() * MS_NS
+            if request.HasField("seek"):
+                await self._seek(request.seek)
+            elif request.HasField("offset"):
+                found = self._parts.get(request.ack_partition)
+                if found is None:
+                    self._member.windows.unknown += 1
+                else:
+                    nack = request.nack
+                    self._subscriptions.settle_offset(found[0], request.offset, nack=nack)
+            elif request.HasField("init"):
+                await self._write(_error("a stream has one init, which it had"))
+            else:
+                identity = Identity(request.ack_sequence, request.ack_key)
+                self._subscriptions.settle(self._member.windows, identity, nack=request.nack)
+
+    async def _seek(self, seek: pb.SubscribeRecordRequest.SeekMessage) -> None:
+        """Continue a partition elsewhere; an answer without a value says that it is done."""
+        found = self._parts.get(seek.partition)
+        if found is None:
+            await self._write(_error(f"this stream does not have partition {seek.partition} now"))
+            return
+        work = self._subscriptions.seek(found[0], Wanted(seek.offset_type, seek.offset))
+        note = await attempted(work)
+        said = note.sentence if isinstance(note, Refused) else note
+        await self._write(pb.SubscribeRecordResponse(error=said, partition=seek.partition))
+
+    async def _say_end(self) -> None:
+        """Why the stream ends."""
+        refused = self._ending
+        if refused is None:
+            await self._write(pb.SubscribeRecordResponse(is_end_of_stream=True))
+        elif refused.status is grpc.StatusCode.NOT_FOUND:
+            await self._write(
+                pb.SubscribeRecordResponse(is_end_of_stream=True, is_end_of_topic=True)
+            )
+        elif refused.status is grpc.StatusCode.FAILED_PRECONDITION:
+            await self._context.abort(refused.status, refused.sentence)
+        else:
+            await self._write(_error(refused.sentence))
+
+
+def _error(sentence: str) -> pb.SubscribeRecordResponse:
+    return pb.SubscribeRecordResponse(error=sentence)
+
+
+def _response(message: DataMessage, partition: int, deliveries: int) -> pb.SubscribeRecordResponse:
+    return pb.SubscribeRecordResponse(
+        key=message.key,
+        value=value_of_bytes(message.value),
+        ts_ns=message.ts_ns,
+        offset=message.offset,
+        partition=partition,
+        headers=message.headers,
+        delivery_count=deliveries,
+    )

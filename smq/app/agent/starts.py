@@ -1,0 +1,30 @@
+"""Finds the offset at which a subscription of a partition begins, for every offset type."""
+
+from functools import partial
+
+from smq.agent.places import Start, Wanted, problem_of, start_of, timestamp_ms
+from smq.app.agent.broker import Broker
+from smq.app.agent.fetch_calls import ends_of
+from smq.app.agent.topics import KnownTopic
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import NOT_FOUND, find_offsets
+
+
+async def start_at(
+    broker: Broker, topic: KnownTopic, partition: int, wanted: Wanted, committed: int | None
+) -> Start:
+    """Where to begin. Raises OutOfRange, ValueError, BrokerError."""
+    if problem := problem_of(wanted):
+        raise ValueError(problem)
+    ends = await broker.ask(partial(ends_of, topic=topic, partition=partition))
+    time_ms = timestamp_ms(wanted)
+    by_time = None
+    if time_ms is not None:
+        find = partial(_at_time, topic=topic.kafka_name, partition=partition, time_ms=time_ms)
+        by_time = await broker.ask(find)
+    return start_of(wanted, ends, committed=committed, by_time=by_time)
+
+
+def _at_time(cluster: Cluster, topic: str, partition: int, time_ms: int) -> int | None:
+    found = find_offsets(cluster, topic, [partition], time_ms)[partition]
+    return None if found == NOT_FOUND else found

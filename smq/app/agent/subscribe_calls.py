@@ -1,0 +1,156 @@
+"""SubscribeMessage of SeaweedMQ's broker: one partition, read by one instance of a group.
+
+Records with a key are to be acknowledged, those without one count as acknowledged when they are
+written: SeaweedMQ's own client acknowledges no others. With the call's metadata `smq-ack: explicit`
+all are to be.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from smq.agent.in_flight import Identity, InstanceWindows
+from smq.agent.places import Wanted
+from smq.agent.proto import mq_broker_pb2 as pb
+from smq.app.agent.appending import MS_NS
+from smq.app.agent.commits import group_of
+from smq.app.agent.methods import Handler
+from smq.app.agent.refusals import REFUSALS, Refused, attempted, refused_by
+from smq.app.agent.subscribing import (
+    Context,
+    InstanceName,
+    Member,
+    Subscriptions,
+    is_explicit,
+    refuse_filter,
+)
+from smq.app.agent.subscription import Subscription
+from smq.app.agent.translation import range_of, topic_name
+from smq.app.process.clock import wall_ms
+from smq.client.errors import NoSuchTopic
+
+
+class SubscribeCalls:
+    """Answers SubscribeMessage."""
+
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self._subscriptions = subscriptions
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls, by name."""
+        return {"SubscribeMessage": self._subscribe}
+
+    async def _subscribe(self, _: Any, context: Context) -> None:  # noqa: ANN401
+        first = await context.read()
+        if first is grpc.aio.EOF:
+            return
+        name = InstanceName(group_of(first.init.consumer_group), first.init.consumer_id)
+        with self._subscriptions.instances.stream_of(name) as windows:
+            begun = await attempted(self._begun(first, context, name, windows))
+            if isinstance(begun, Refused):
+                await _refuse(context, begun)
+                return
+            try:
+                await self._stream(context, begun)
+            finally:
+                await self._subscriptions.end(begun)
+
+    async def _begun(
+        self,
+        first: pb.SubscribeMessageRequest,
+        context: Context,
+        name: InstanceName,
+        windows: InstanceWindows,
+    ) -> Subscription:
+        """What the first message of a stream says. Raises REFUSALS."""
+        if first.WhichOneof("message") != "init":
+            raise ValueError("the first message of a stream is its init")
+        init = first.init
+        refuse_filter(init.filter)
+        topic = self._subscriptions.around.topics.find(topic_name(init.topic))
+        place, is_all = init.partition_offset, is_explicit(context)
+        member = Member(
+            name,
+            windows,
+            client_id=init.client_id or context.peer(),
+            window=init.sliding_window_size,
+            tracks=lambda message: is_all or bool(message.key),
+        )
+        subscription, start = await self._subscriptions.begin(
+            member,
+            topic,
+            topic.partition_of(range_of(place.partition)),
+            Wanted(init.offset_type, place.start_offset, place.start_ts_ns),
+        )
+        if start.note:
+            await _say(context, start.note)
+        return subscription
+
+    async def _stream(self, context: Context, subscription: Subscription) -> None:
+        """Deliver and read until either ends; then say that this was all, and why."""
+
+        async def write(message: pb.DataMessage, _: int) -> None:
+            await context.write(pb.SubscribeMessageResponse(data=message))
+
+        reading = asyncio.create_task(self._read(context, subscription))
+        reading.add_done_callback(lambda _: subscription.end())
+        try:
+            await subscription.run(write)
+        except NoSuchTopic:
+            await _end(context, is_end_of_topic=True)
+        except REFUSALS as error:
+            await _refuse(context, refused_by(error))
+        else:
+            await subscription.commits.flush(subscription.terms.group)
+            await _end(context)
+        finally:
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+
+    async def _read(self, context: Context, subscription: Subscription) -> None:
+        while (request := await context.read()) is not grpc.aio.EOF:
+            subscription.subscriber.seen_ns = wall_ms() * MS_NS
+            match request.WhichOneof("message"):
+                case "ack":
+                    self._take_ack(request.ack, subscription)
+                case "seek":
+                    wanted = Wanted(request.seek.offset_type, request.seek.offset)
+                    await self._seek(context, wanted, subscription)
+                case _:
+                    await _say(context, "a stream has one init, which it had")
+
+    def _take_ack(
+        self, ack: pb.SubscribeMessageRequest.AckMessage, subscription: Subscription
+    ) -> None:
+        if ack.HasField("offset"):
+            self._subscriptions.settle_offset(subscription, ack.offset, nack=ack.nack)
+        else:
+            identity = Identity(ack.ts_ns, ack.key)
+            self._subscriptions.settle(subscription.terms.instance, identity, nack=ack.nack)
+
+    async def _seek(self, context: Context, wanted: Wanted, subscription: Subscription) -> None:
+        """Continue elsewhere; an empty control message says that it is done."""
+        note = await attempted(self._subscriptions.seek(subscription, wanted))
+        await _say(context, note.sentence if isinstance(note, Refused) else note)
+
+
+async def _refuse(context: Context, refused: Refused) -> None:
+    """End a stream with its reason; by a status where the caller can only go elsewhere."""
+    if refused.status is grpc.StatusCode.FAILED_PRECONDITION:
+        await context.abort(refused.status, refused.sentence)
+    await _say(context, refused.sentence)
+
+
+async def _say(context: Context, note: str) -> None:
+    ctrl = pb.SubscribeMessageResponse.SubscribeCtrlMessage(error=note)
+    await context.write(pb.SubscribeMessageResponse(ctrl=ctrl))
+
+
+async def _end(context: Context, *, is_end_of_topic: bool = False) -> None:
+    ctrl = pb.SubscribeMessageResponse.SubscribeCtrlMessage(
+        is_end_of_stream=True, is_end_of_topic=is_end_of_topic
+    )
+    await context.write(pb.SubscribeMessageResponse(ctrl=ctrl))

@@ -1,0 +1,178 @@
+"""What the subscriptions of both services have in common: how they begin and are acknowledged."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import grpc
+
+from smq.agent.in_flight import Identity, InstanceWindows, Limits, PartitionWindow, window_of
+from smq.agent.layouts import range_of
+from smq.agent.places import Start, Wanted
+from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.app.agent.appending import MS_NS
+from smq.app.agent.broker import Broker
+from smq.app.agent.commits import Commits
+from smq.app.agent.live import Live, Subscriber
+from smq.app.agent.readers import Readers
+from smq.app.agent.starts import start_at
+from smq.app.agent.subscription import Subscription, Terms
+from smq.app.agent.topics import KnownTopic, KnownTopics
+from smq.app.process.clock import wall_ms
+from smq.client.names import TopicPartition
+from smq.model.topic_configs import GRPC_ACK_TIMEOUT
+
+ACK_METADATA, EXPLICIT = "smq-ack", "explicit"
+
+Context = grpc.aio.ServicerContext
+Tracks = Callable[[DataMessage], bool]
+
+
+class InstanceName(NamedTuple):
+    """An instance of a group."""
+
+    group: str
+    instance: str
+
+
+class Surroundings(NamedTuple):
+    """What subscriptions of both services need."""
+
+    topics: KnownTopics
+    broker: Broker
+    readers: Readers
+    commits: Commits
+    live: Live[Subscriber]
+
+
+class Instances:
+    """The instances of groups that have streams now."""
+
+    def __init__(self) -> None:
+        self._windows: dict[InstanceName, InstanceWindows] = {}
+        self._streams: Counter[InstanceName] = Counter()
+
+    @contextmanager
+    def stream_of(self, name: InstanceName) -> Iterator[InstanceWindows]:
+        """The windows of an instance, for as long as one of its streams is open."""
+        windows = self._windows.setdefault(name, InstanceWindows())
+        self._streams[name] += 1
+        try:
+            yield windows
+        finally:
+            self._streams[name] -= 1
+            if not self._streams[name]:
+                del self._streams[name], self._windows[name]
+
+
+def is_explicit(context: Context) -> bool:
+    """Whether a call's metadata says that every record will be acknowledged."""
+    metadata = context.invocation_metadata() or ()
+    return any(key == ACK_METADATA and value == EXPLICIT for key, value in metadata)
+
+
+def refuse_filter(text: str) -> None:
+    """Raises ValueError: a record that a filter would hold back must not be delivered."""
+    if text:
+        raise ValueError("filter: this version of SMQ has no filters; leave it empty")
+
+
+class Member(NamedTuple):
+    """Who subscribes, and how: `window` is what the client asks for."""
+
+    name: InstanceName
+    windows: InstanceWindows
+    client_id: str
+    window: int
+    tracks: Tracks
+
+
+class Subscriptions:
+    """The subscriptions that are open now."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
+        self.instances = Instances()
+        self._all: set[Subscription] = set()
+
+    async def begin(
+        self, member: Member, topic: KnownTopic, partition: int, wanted: Wanted
+    ) -> tuple[Subscription, Start]:
+        """A subscription of a partition. Raises Refused, OutOfRange, ValueError, BrokerError."""
+        around, group = self.around, member.name.group
+        name = TopicPartition(topic.kafka_name, partition)
+        start = await self.find_start(group, topic, partition, wanted)
+        if start.resets:
+            around.commits.note(group, name, start.offset)
+        reader = await around.readers.opened(topic, partition, start.offset)
+        now_ns = wall_ms() * MS_NS
+        subscriber = Subscriber(
+            topic=topic.kafka_name,
+            partition=range_of(topic.layout, partition),
+            group=group,
+            consumer_id=member.name.instance,
+            client_id=member.client_id,
+            connected_ns=now_ns,
+            seen_ns=now_ns,
+        )
+        ack_timeout_ms = int(around.topics.setting(topic, GRPC_ACK_TIMEOUT))
+        limits = Limits(window_of(member.window), ack_timeout_ms)
+        subscription = Subscription(
+            topic=topic,
+            name=name,
+            broker=around.broker,
+            commits=around.commits,
+            reader=reader,
+            terms=Terms(
+                group=group,
+                instance=member.windows,
+                tracks=member.tracks,
+                new_window=lambda begin: PartitionWindow(begin, limits),
+            ),
+            subscriber=around.live.begin(subscriber),
+        )
+        self._all.add(subscription)
+        return subscription, start
+
+    async def find_start(
+        self, group: str, topic: KnownTopic, partition: int, wanted: Wanted
+    ) -> Start:
+        """Where a group begins. Raises as `begin`."""
+        commits = await self.around.commits.begin(group) if group else {}
+        committed = commits.get(TopicPartition(topic.kafka_name, partition))
+        return await start_at(self.around.broker, topic, partition, wanted, committed)
+
+    async def end(self, subscription: Subscription) -> None:
+        """A subscription has ended: commit what it has done, whatever happens to the caller."""
+        self._all.discard(subscription)
+        self.around.live.end(subscription.subscriber)
+        await asyncio.shield(subscription.close())
+
+    def end_all(self) -> None:
+        """The process ends: so do all streams, with what is acknowledged committed."""
+        for each in self._all:
+            each.end()
+
+    def settle(self, windows: InstanceWindows, identity: Identity, *, nack: bool) -> None:
+        """An acknowledgement by time and key, on any stream of an instance."""
+        found = windows.find(identity)
+        if found is not None:
+            window, offset = found
+            owner = next(each for each in self._all if each.window is window)
+            self.settle_offset(owner, offset, nack=nack)
+
+    def settle_offset(self, subscription: Subscription, offset: int, *, nack: bool) -> None:
+        """An acknowledgement by offset; one of a record that the subscriber does not have counts
+        as unknown."""
+        settle = subscription.release if nack else subscription.acknowledge
+        if not settle(offset):
+            subscription.terms.instance.unknown += 1
+
+    async def seek(self, subscription: Subscription, wanted: Wanted) -> str:
+        """Continue elsewhere; returns a note. Raises OutOfRange, ValueError, BrokerError."""
+        group, partition = subscription.terms.group, subscription.name.partition
+        start = await self.find_start(group, subscription.topic, partition, wanted)
+        await subscription.seek(start.offset, resets=start.resets)
+        return start.note

@@ -1,0 +1,224 @@
+"""One partition, as a subscriber's stream gets it: in order, again if it fails, then committed.
+
+    log ──reader──▶ window ──write──▶ subscriber
+                      │  ▲               │
+            commit ◀──┘  └── ack, nack ──┘
+
+Records that count as acknowledged once they are written take no room in the window. A record in the
+window keeps its message, which is delivered again as it was: those of a stream have HELD_BYTES_MAX.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from smq.agent.in_flight import Identity, InstanceWindows, PartitionWindow
+from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.app.agent.broker import Broker
+from smq.app.agent.commits import Commits
+from smq.app.agent.dead_letters import DeadLetter, write as write_dead_letter
+from smq.app.agent.fetch_calls import message_of
+from smq.app.agent.live import Subscriber
+from smq.app.agent.readers import Reader
+from smq.app.agent.topics import KnownTopic
+from smq.app.process.clock import monotonic_ms
+from smq.client.names import TopicPartition
+from smq.model.errors import BrokerError
+
+READ_WAIT_S = 1.0
+DEAD_LETTER_AGAIN_MS = 1000
+HELD_BYTES_MAX = 32 * 1024 * 1024
+
+Write = Callable[[DataMessage, int], Awaitable[object]]
+"""Writes a message to the stream, with how often it has been delivered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a stream and the group have agreed on. `tracks`: whether a record has to be
+    acknowledged."""
+
+    group: str
+    instance: InstanceWindows
+    tracks: Callable[[DataMessage], bool]
+    new_window: Callable[[int], PartitionWindow]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Subscription:
+    """A partition of a stream. `run` delivers until `end`, or until the topic is gone."""
+
+    topic: KnownTopic
+    name: TopicPartition
+    broker: Broker
+    commits: Commits
+    reader: Reader
+    terms: Terms
+    subscriber: Subscriber
+    window: PartitionWindow = field(init=False)
+    _held: dict[int, DataMessage] = field(default_factory=dict)
+    _held_bytes: int = 0
+    _dying: list[tuple[int, str]] = field(default_factory=list)
+    _dying_due_ms: int = 0
+    _committed: int = -1
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _reading: asyncio.Task[bool] | None = None
+    _seek: "asyncio.Future[None] | None" = None
+    _seek_to: tuple[int, bool] = (0, False)
+    _has_ended: bool = False
+
+    def __post_init__(self) -> None:
+        self._begin(self.reader.position)
+
+    def _begin(self, offset: int) -> None:
+        self.window = self.terms.new_window(offset)
+        self.terms.instance.add(self.window)
+        self._committed = offset
+        self.subscriber.position = offset
+
+    async def run(self, write: Write) -> None:
+        """Deliver. Raises NoSuchTopic if it is gone, Refused if its group is Kafka's."""
+        while not self._has_ended:
+            self.commits.check(self.terms.group)
+            await self._carry_out_seek()
+            self.window.expire(monotonic_ms())
+            await self._bury()
+            again = self.window.take_again(monotonic_ms())
+            if again is not None:
+                await self._deliver_again(again, write)
+            elif self._has_room() and self.reader.peek() is not None:
+                await self._deliver(write)
+            else:
+                await self._wait()
+
+    def end(self) -> None:
+        """Deliver no more."""
+        self._has_ended = True
+        self._news.set()
+
+    async def close(self) -> None:
+        """Commit what is done with, and let the rest go."""
+        self.terms.instance.remove(self.window)
+        await self._stop_reading()
+        await self.commits.flush(self.terms.group)
+        await self.reader.close()
+
+    async def seek(self, offset: int, *, resets: bool) -> None:
+        """Continue at another offset, between two deliveries; what is in flight is forgotten."""
+        self._seek, self._seek_to = asyncio.get_running_loop().create_future(), (offset, resets)
+        self._news.set()
+        await self._seek
+
+    async def _carry_out_seek(self) -> None:
+        if self._seek is None:
+            return
+        offset, resets = self._seek_to
+        await self._stop_reading()
+        self.terms.instance.remove(self.window)
+        self._held.clear()
+        self._held_bytes = 0
+        self._dying.clear()
+        await self.reader.seek(offset)
+        self._begin(offset)
+        if resets:
+            self.commits.note(self.terms.group, self.name, offset)
+        self._seek.set_result(None)
+        self._seek = None
+
+    def acknowledge(self, offset: int) -> bool:
+        """A record is done with. False: it is not with this subscriber."""
+        is_done = self.window.acknowledge(offset)
+        if is_done:
+            self._let_go(offset)
+        return is_done
+
+    def release(self, offset: int) -> bool:
+        """A record failed. False: it is not with this subscriber."""
+        is_released = self.window.release(offset, "its subscriber refused it")
+        self._news.set()
+        return is_released
+
+    # --- delivering ------------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        return self.window.room > 0 and self._held_bytes < HELD_BYTES_MAX
+
+    async def _deliver(self, write: Write) -> None:
+        message = message_of(self.reader.take())
+        offset = message.offset
+        if not self.terms.tracks(message):
+            await write(message, 1)
+            self.window.take_done(offset)
+            self._note_commit()
+        else:
+            self.window.take(offset, Identity(message.ts_ns, message.key), monotonic_ms())
+            self._held[offset] = message
+            self._held_bytes += message.ByteSize()
+            self.terms.instance.delivered(self.window, offset)
+            await write(message, 1)
+        self.subscriber.received_offset = offset
+
+    async def _deliver_again(self, offset: int, write: Write) -> None:
+        self.terms.instance.delivered(self.window, offset)
+        await write(self._held[offset], self.window.deliveries(offset))
+
+    async def _bury(self) -> None:
+        """Write dead letters; one that cannot be written now is, later."""
+        self._dying += self.window.dead()
+        if self._dying and monotonic_ms() < self._dying_due_ms:
+            return
+        while self._dying:
+            offset, why = self._dying[0]
+            message, deliveries = self._held[offset], self.window.deliveries(offset)
+            letter = DeadLetter(self.name, self.terms.group, message, deliveries, why)
+            try:
+                await write_dead_letter(self.broker, letter)
+            except BrokerError:
+                self._dying_due_ms = monotonic_ms() + DEAD_LETTER_AGAIN_MS
+                return
+            del self._dying[0]
+            self.window.archive(offset)
+            self._let_go(offset)
+
+    def _let_go(self, offset: int) -> None:
+        message = self._held.pop(offset)
+        self._held_bytes -= message.ByteSize()
+        self.terms.instance.settle(Identity(message.ts_ns, message.key))
+        self._note_commit()
+        self._news.set()
+
+    def _note_commit(self) -> None:
+        if self.window.commit > self._committed:
+            self._committed = self.subscriber.position = self.window.commit
+            self.commits.note(self.terms.group, self.name, self._committed)
+
+    # --- waiting ---------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """For records, acknowledgements, and deliveries that are over."""
+        self._news.clear()
+        if self._reading is None and self._has_room():
+            self._reading = asyncio.create_task(self.reader.wait(READ_WAIT_S))
+        news = asyncio.create_task(self._news.wait())
+        waiting = {news} if self._reading is None else {news, self._reading}
+        due_ms = self.window.due_ms()
+        if self._dying:
+            due_ms = min(self._dying_due_ms, due_ms or self._dying_due_ms)
+        wait_s = None if due_ms is None else max(0, due_ms - monotonic_ms()) / 1000
+        try:
+            await asyncio.wait(waiting, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+        if self._reading is not None and self._reading.done():
+            reading, self._reading = self._reading, None
+            if not reading.result():  # A gap may have gone by.
+                self.window.skip_to(self.reader.position)
+                self._note_commit()
+
+    async def _stop_reading(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            with suppress(asyncio.CancelledError, BrokerError):
+                await reading

@@ -1,0 +1,207 @@
+"""SubscribeRecord of a real broker: typed records, and partitions that instances share."""
+
+from typing import Any
+
+import pytest
+
+from smq.agent.proto import mq_agent_pb2 as pb
+from smq.agent.proto.mq_broker_pb2 import ConfigureTopicRequest, GetTopicSubscribersRequest
+from smq.agent.proto.mq_schema_pb2 import (
+    OffsetType,
+    Partition,
+    PartitionOffset,
+    RecordValue,
+    Topic,
+    Value,
+)
+from smq.client.kafka.group_admin import committed_offsets
+from smq.client.locate import cluster_at
+from tests.app.agent.doors import Doors
+from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+T = OffsetType
+EXPLICIT = (("smq-ack", "explicit"),)
+
+
+def order(number: int) -> RecordValue:
+    return RecordValue(fields={"id": Value(int64_value=number)})
+
+
+def fill(doors: Doors, topic: Topic, partition: int, numbers: range) -> None:
+    with doors.smq.connect() as client, client.producer() as producer:
+        for number in numbers:
+            value = order(number).SerializeToString()
+            producer.send(kafka_name(topic), value, key=b"k", partition=partition)
+
+
+def init(topic: Topic, group: str = "", kind: int = 0, **rest: Any) -> pb.SubscribeRecordRequest:
+    said = pb.SubscribeRecordRequest.InitSubscribeRecordRequest(
+        topic=topic,
+        consumer_group=group or topic.name,
+        offset_type=kind,  # type: ignore[arg-type]
+        **({"consumer_group_instance_id": "i"} | rest),
+    )
+    return pb.SubscribeRecordRequest(init=said)
+
+
+def subscribed(doors: Doors, *requests: Any, **options: Any) -> OpenStream:
+    return OpenStream(doors.agent.SubscribeRecord, *requests, **options)
+
+
+def numbers(answers: list[Any]) -> list[int]:
+    return [each.value.fields["id"].int64_value for each in answers if each.HasField("value")]
+
+
+def committed(doors: Doors, topic: Topic) -> dict[int, int]:
+    with cluster_at(doors.smq.data_dir) as cluster:
+        return {
+            name.partition: offset
+            for name, offset in committed_offsets(cluster, topic.name).items()
+            if name.topic == kafka_name(topic)
+        }
+
+
+def test_an_instance_has_all_partitions_and_what_is_written_is_committed(doors: Doors) -> None:
+    topic, _ = topic_of(doors, 3)
+    for partition in range(3):
+        fill(doors, topic, partition, range(10 * partition, 10 * partition + 2))
+    stream = subscribed(doors, init(topic))
+    found = stream.read_many(6)
+    assert sorted(numbers(found)) == [0, 1, 10, 11, 20, 21]
+    assert {(each.partition, each.offset) for each in found} == {
+        (partition, offset) for partition in range(3) for offset in range(2)
+    }
+    assert {each.key for each in found} == {b"k"}
+    assert {each.delivery_count for each in found} == {1}
+    [end] = stream.finish()
+    assert end.is_end_of_stream
+    assert committed(doors, topic) == {0: 2, 1: 2, 2: 2}
+    fill(doors, topic, 1, range(99, 100))
+    again = subscribed(doors, init(topic))
+    assert numbers([again.read()]) == [99]
+    again.finish()
+
+
+def test_a_record_of_kafkas_that_is_no_record_value_comes_as_its_bytes(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    with doors.smq.connect() as client, client.producer() as producer:
+        producer.send(kafka_name(topic), b"plain text", headers=[("h", b"1")])
+    stream = subscribed(doors, init(topic))
+    found = stream.read()
+    assert found.value.fields["_value"].bytes_value == b"plain text"
+    assert [(each.key, each.value) for each in found.headers] == [("h", b"1")]
+    stream.finish()
+
+
+def test_two_instances_share_and_one_takes_over_what_another_leaves(doors: Doors) -> None:
+    topic, _ = topic_of(doors, 2)
+    for partition in range(2):
+        fill(doors, topic, partition, range(10 * partition, 10 * partition + 2))
+    one = subscribed(doors, init(topic, consumer_group_instance_id="one"))
+    assert sorted(numbers(one.read_many(4))) == [0, 1, 10, 11]
+    two = subscribed(doors, init(topic, consumer_group_instance_id="two"))
+    soon(lambda: owners(doors, topic) == {"one", "two"})
+    for partition in range(2):
+        fill(doors, topic, partition, range(10 * partition + 5, 10 * partition + 6))
+    assert sorted(numbers([one.read(), two.read()])) == [5, 15]
+    one.finish()
+    soon(lambda: owners(doors, topic) == {"two"})
+    for partition in range(2):
+        fill(doors, topic, partition, range(10 * partition + 6, 10 * partition + 7))
+    assert sorted(numbers(two.read_many(2))) == [6, 16]
+    two.finish()
+    assert committed(doors, topic) == {0: 4, 1: 4}
+
+
+def owners(doors: Doors, topic: Topic) -> set[str]:
+    asked = GetTopicSubscribersRequest(topic=topic)
+    found = doors.broker.GetTopicSubscribers(asked).subscribers
+    return {each.consumer_id for each in found} if len(found) == 2 else set()
+
+
+def test_an_instance_has_at_most_the_partitions_that_it_asks_for(doors: Doors) -> None:
+    topic, _ = topic_of(doors, 3)
+    for partition in range(3):
+        fill(doors, topic, partition, range(partition, partition + 1))
+    stream = subscribed(doors, init(topic, max_subscribed_partitions=2))
+    assert len({each.partition for each in stream.read_many(2)}) == 2
+    [end] = stream.finish()
+    assert end.is_end_of_stream
+
+
+def test_a_session_begins_where_it_says_for_each_partition(doors: Doors) -> None:
+    topic, ranges = topic_of(doors, 2)
+    for partition in range(2):
+        fill(doors, topic, partition, range(10 * partition, 10 * partition + 5))
+    entry = PartitionOffset(partition=ranges[1], start_offset=3)
+    stream = subscribed(doors, init(topic, kind=T.EXACT_OFFSET, partition_offsets=[entry]))
+    assert sorted(numbers(stream.read_many(7))) == [0, 1, 2, 3, 4, 13, 14]
+    stream.finish()
+
+
+def test_new_partitions_are_read_by_open_sessions(doors: Doors) -> None:
+    topic, _ = topic_of(doors, 1)
+    stream = subscribed(doors, init(topic))
+    doors.broker.ConfigureTopic(ConfigureTopicRequest(topic=topic, partition_count=2))
+    fill(doors, topic, 1, range(7, 8))
+    found = stream.read()
+    assert (found.partition, numbers([found])) == (1, [7])
+    stream.finish()
+
+
+def test_explicit_acknowledgements_are_by_time_and_key_or_by_offset(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    fill(doors, topic, 0, range(2))
+    stream = subscribed(doors, init(topic), metadata=EXPLICIT)
+    zero, one = stream.read_many(2)
+    stream.send(pb.SubscribeRecordRequest(offset=zero.offset, ack_partition=0, nack=True))
+    again = stream.read()
+    assert (again.offset, again.delivery_count) == (0, 2)
+    stream.send(pb.SubscribeRecordRequest(offset=0, ack_partition=0))
+    stream.send(pb.SubscribeRecordRequest(ack_sequence=one.ts_ns, ack_key=one.key))
+    stream.send(pb.SubscribeRecordRequest(offset=5, ack_partition=77))
+    stream.finish()
+    expected = {0: 2} if one.ts_ns != zero.ts_ns else committed(doors, topic)
+    assert committed(doors, topic) == expected
+
+
+def test_a_seek_goes_on_elsewhere_in_one_partition(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    fill(doors, topic, 0, range(4))
+    stream = subscribed(doors, init(topic))
+    stream.read_many(4)
+    seek = pb.SubscribeRecordRequest.SeekMessage(offset=2, offset_type=T.EXACT_OFFSET)
+    stream.send(pb.SubscribeRecordRequest(seek=seek))
+    assert numbers(stream.read_many(3)) == [2, 3]
+    seek = pb.SubscribeRecordRequest.SeekMessage(partition=9)
+    stream.send(pb.SubscribeRecordRequest(seek=seek))
+    assert "does not have partition 9" in stream.read().error
+    stream.finish()
+
+
+def test_bad_beginnings_are_told_and_end_the_stream(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    bad = PartitionOffset(partition=Partition(ring_size=7))
+    for first, words in (
+        (pb.SubscribeRecordRequest(ack_sequence=1), "first message of a stream is its init"),
+        (init(Topic(namespace="shop", name="nowhere")), "there is no topic"),
+        (init(topic, filter="x"), "no filters"),
+        (init(topic, partition_offsets=[bad]), "its ring has 7 slots"),
+        (init(topic, kind=3), "no offset type 3"),
+    ):
+        [answer] = subscribed(doors, first).finish()
+        assert words in answer.error
+
+
+def test_a_deleted_topic_ends_the_stream(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    fill(doors, topic, 0, range(1))
+    stream = subscribed(doors, init(topic))
+    stream.read()
+    with doors.smq.connect() as client:
+        client.delete_topic(kafka_name(topic))
+    end = stream.read()
+    assert (end.is_end_of_stream, end.is_end_of_topic) == (True, True)
+    stream.finish()

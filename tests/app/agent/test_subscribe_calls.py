@@ -1,0 +1,355 @@
+"""SubscribeMessage of a real broker: where it begins, what comes again, what is committed."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from smq.agent.proto import mq_broker_pb2 as pb
+from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, PartitionOffset, Topic
+from smq.client.kafka.group_admin import committed_offsets
+from smq.client.kafka.topic_changes import alter_topic
+from smq.client.locate import cluster_at
+from smq.client.names import TopicPartition
+from smq.testing.smq_broker import SmqBroker
+from tests.app.agent.doors import SETTINGS, Doors, opened, refused
+from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+T = OffsetType
+EXPLICIT = (("smq-ack", "explicit"),)
+FIRST_MS = 1_790_000_000_000
+
+
+def filled(doors: Doors, count: int, key: bytes | None = b"k") -> tuple[Topic, Partition]:
+    topic, [partition] = topic_of(doors)
+    fill(doors, topic, range(count), key)
+    return topic, partition
+
+
+def fill(doors: Doors, topic: Topic, numbers: range, key: bytes | None = b"k") -> None:
+    with doors.smq.connect() as client, client.producer() as producer:
+        for number in numbers:
+            sent = {"key": key, "timestamp_ms": FIRST_MS + number, "partition": 0}
+            producer.send(kafka_name(topic), b"%d" % number, **sent)
+
+
+def init(topic: Topic, partition: Partition, kind: int = 0, **rest: Any) -> Any:
+    place = {each: rest.pop(each) for each in ("start_offset", "start_ts_ns") if each in rest}
+    said = pb.SubscribeMessageRequest.InitMessage(
+        topic=topic,
+        partition_offset=PartitionOffset(partition=partition, **place),
+        offset_type=kind,  # type: ignore[arg-type]
+        **({"consumer_group": "g", "consumer_id": topic.name} | rest),
+    )
+    return pb.SubscribeMessageRequest(init=said)
+
+
+def ack(record: Any, **rest: Any) -> Any:
+    said = pb.SubscribeMessageRequest.AckMessage(
+        ts_ns=record.data.ts_ns, key=record.data.key, **rest
+    )
+    return pb.SubscribeMessageRequest(ack=said)
+
+
+def subscribed(doors: Doors, *requests: Any, **options: Any) -> OpenStream:
+    return OpenStream(doors.broker.SubscribeMessage, *requests, **options)
+
+
+def values(answers: list[Any]) -> list[bytes]:
+    return [each.data.value for each in answers if each.WhichOneof("message") == "data"]
+
+
+def committed(doors: Doors, group: str, topic: Topic) -> int | None:
+    with cluster_at(doors.smq.data_dir) as cluster:
+        return committed_offsets(cluster, group).get(TopicPartition(kafka_name(topic), 0))
+
+
+def first_of(doors: Doors, *requests: Any) -> Any:
+    stream = subscribed(doors, *requests)
+    try:
+        return stream.read()
+    finally:
+        stream.cancel()
+
+
+def test_records_come_in_order_with_what_they_have(doors: Doors) -> None:
+    topic, partition = filled(doors, 3)
+    stream = subscribed(doors, init(topic, partition))
+    first, *rest = stream.read_many(3)
+    assert values([first, *rest]) == [b"0", b"1", b"2"]
+    assert (first.data.key, first.data.ts_ns) == (b"k", FIRST_MS * 10**6)
+    assert [each.data.offset for each in rest] == [1, 2]
+    fill(doors, topic, range(3, 4))
+    assert values([stream.read()]) == [b"3"]
+    [end] = stream.finish()
+    assert end.ctrl.is_end_of_stream
+    assert not end.ctrl.is_end_of_topic
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "first"),
+    [
+        (T.RESUME_OR_EARLIEST, {}, b"0"),
+        (T.RESET_TO_EARLIEST, {}, b"0"),
+        (T.EXACT_OFFSET, {"start_offset": 3}, b"3"),
+        (T.RESET_TO_OFFSET, {"start_offset": 4}, b"4"),
+        (T.EXACT_TS_NS, {"start_ts_ns": (FIRST_MS + 1) * 10**6 + 1}, b"2"),
+    ],
+    ids=["earliest", "reset to earliest", "exact offset", "reset to offset", "exact time"],
+)
+def test_each_offset_type_begins_at_its_place(
+    doors: Doors, kind: int, place: dict[str, int], first: bytes
+) -> None:
+    topic, partition = filled(doors, 5)
+    assert values([first_of(doors, init(topic, partition, kind, **place))]) == [first]
+
+
+def test_the_latest_place_is_behind_all_records(doors: Doors) -> None:
+    topic, partition = filled(doors, 5)
+    asked = pb.GetTopicSubscribersRequest(topic=topic)
+    for kind in (T.RESET_TO_LATEST, T.RESUME_OR_LATEST):
+        stream = subscribed(doors, init(topic, partition, kind, consumer_group=f"late-{kind}"))
+        soon(lambda: len(doors.broker.GetTopicSubscribers(asked).subscribers) == 1)
+        fill(doors, topic, range(9, 10))
+        assert values([stream.read()]) == [b"9"]
+        stream.finish()
+
+
+def test_what_is_acknowledged_is_committed_and_what_is_not_comes_again(doors: Doors) -> None:
+    topic, partition = filled(doors, 4)
+    stream = subscribed(doors, init(topic, partition))
+    zero, one, two, _ = stream.read_many(4)
+    stream.send(ack(zero), ack(two))
+    soon(lambda: committed(doors, "g", topic) == 1)
+    stream.send(ack(one))
+    stream.finish()
+    assert committed(doors, "g", topic) == 3
+    assert values([first_of(doors, init(topic, partition))]) == [b"3"]
+
+
+def test_records_without_a_key_are_acknowledged_when_they_are_written(doors: Doors) -> None:
+    topic, partition = filled(doors, 4, key=None)
+    stream = subscribed(doors, init(topic, partition))
+    stream.read_many(4)
+    stream.finish()
+    assert committed(doors, "g", topic) == 4
+
+
+def test_with_explicit_acknowledgements_those_without_a_key_are_to_be_acknowledged_too(
+    doors: Doors,
+) -> None:
+    topic, partition = filled(doors, 2, key=None)
+    stream = subscribed(doors, init(topic, partition), metadata=EXPLICIT)
+    stream.read_many(2)
+    stream.finish()
+    assert committed(doors, "g", topic) is None
+    again = subscribed(doors, init(topic, partition), metadata=EXPLICIT)
+    for record in again.read_many(2):
+        again.send(ack(record))
+    again.finish()
+    assert committed(doors, "g", topic) == 2
+
+
+def test_no_more_than_the_window_are_unacknowledged(doors: Doors) -> None:
+    topic, partition = filled(doors, 6)
+    stream = subscribed(doors, init(topic, partition, sliding_window_size=2))
+    zero, one = stream.read_many(2)
+    stream.send(ack(zero))
+    two = stream.read()
+    assert values([two]) == [b"2"]
+    stream.send(ack(one), ack(two))
+    assert values(stream.read_many(2)) == [b"3", b"4"]
+    [end] = stream.finish()
+    assert end.ctrl.is_end_of_stream
+
+
+def test_a_refused_record_comes_again_and_is_a_dead_letter_after_five_deliveries(
+    doors: Doors,
+) -> None:
+    topic, partition = filled(doors, 2)
+    stream = subscribed(doors, init(topic, partition))
+    zero, one = stream.read_many(2)
+    stream.send(ack(one))
+    for _ in range(4):
+        stream.send(ack(zero, nack=True))
+        assert values([stream.read()]) == [b"0"]
+    stream.send(ack(zero, nack=True))
+    name = f"{kafka_name(topic)}.g.dlq"
+    with doors.smq.connect() as client:
+        soon(lambda: name in client.topics())
+        with client.consumer(name, start="earliest") as consumer:
+            letter = next(iter(consumer))
+            said = {key: (value or b"").decode() for key, value in letter.headers}
+            assert (bytes(letter.value or b""), letter.key) == (b"0", b"k")
+    assert said == {
+        "__dlq.errors.topic": kafka_name(topic),
+        "__dlq.errors.partition": "0",
+        "__dlq.errors.offset": "0",
+        "__dlq.errors.group": "g",
+        "__dlq.errors.delivery.count": "5",
+        "__dlq.errors.message": "its subscriber refused it",
+    }
+    soon(lambda: committed(doors, "g", topic) == 2)
+    stream.finish()
+
+
+def test_a_record_that_is_not_acknowledged_in_time_comes_again(doors: Doors) -> None:
+    topic, partition = filled(doors, 1)
+    with cluster_at(doors.smq.data_dir) as cluster:
+        alter_topic(cluster, kafka_name(topic), {"smq.grpc.ack.timeout.ms": "200"}, ())
+    stream = subscribed(doors, init(topic, partition))
+    assert values(stream.read_many(3)) == [b"0"] * 3
+    stream.send(ack(stream.read()))
+    stream.finish()
+    assert committed(doors, "g", topic) == 1
+
+
+def test_an_ack_may_come_on_another_stream_of_the_instance(doors: Doors) -> None:
+    topic, partition = filled(doors, 1)
+    other, range_of_other = filled(doors, 0)
+    stream = subscribed(doors, init(topic, partition, consumer_id="both"))
+    also = subscribed(doors, init(other, range_of_other, consumer_id="both"))
+    asked = pb.GetTopicSubscribersRequest(topic=other)
+    soon(lambda: len(doors.broker.GetTopicSubscribers(asked).subscribers) == 1)
+    also.send(ack(stream.read()))
+    soon(lambda: committed(doors, "g", topic) == 1)
+    stream.finish()
+    also.finish()
+
+
+def test_unknown_acks_end_nothing(doors: Doors) -> None:
+    topic, partition = filled(doors, 2)
+    stream = subscribed(doors, init(topic, partition))
+    record = stream.read()
+    unknown = pb.SubscribeMessageRequest.AckMessage(ts_ns=5, key=b"?")
+    beyond = pb.SubscribeMessageRequest.AckMessage(offset=10**12)
+    stream.send(*(pb.SubscribeMessageRequest(ack=each) for each in (unknown, beyond)))
+    stream.send(ack(record), ack(record))
+    assert values([stream.read()]) == [b"1"]
+    soon(lambda: committed(doors, "g", topic) == 1)
+    stream.finish()
+
+
+def test_a_reset_overwrites_the_commit_and_an_exact_place_leaves_it(doors: Doors) -> None:
+    topic, partition = filled(doors, 5)
+    stream = subscribed(doors, init(topic, partition))
+    stream.send(*map(ack, stream.read_many(5)))
+    stream.finish()
+    assert committed(doors, "g", topic) == 5
+    first_of(doors, init(topic, partition, T.EXACT_OFFSET, start_offset=1))
+    assert committed(doors, "g", topic) == 5
+    first_of(doors, init(topic, partition, T.RESET_TO_OFFSET, start_offset=2))
+    soon(lambda: committed(doors, "g", topic) == 2)
+
+
+def test_an_offset_out_of_range_is_refused_or_moved_and_said(doors: Doors) -> None:
+    topic, partition = filled(doors, 2)
+    exact = first_of(doors, init(topic, partition, T.EXACT_OFFSET, start_offset=9))
+    assert "out of range: the partition has 0 to 2" in exact.ctrl.error
+    stream = subscribed(doors, init(topic, partition, T.RESET_TO_OFFSET, start_offset=9))
+    assert "it begins at 2" in stream.read().ctrl.error
+    fill(doors, topic, range(2, 3))
+    assert values([stream.read()]) == [b"2"]
+    stream.finish()
+
+
+def test_a_seek_goes_on_elsewhere_and_says_when_it_is_done(doors: Doors) -> None:
+    topic, partition = filled(doors, 5)
+    stream = subscribed(doors, init(topic, partition))
+    stream.read_many(5)
+
+    def seek(offset: int, kind: int = T.EXACT_OFFSET) -> Any:
+        said = pb.SubscribeMessageRequest.SeekMessage(offset=offset, offset_type=kind)  # type: ignore[arg-type]
+        return pb.SubscribeMessageRequest(seek=said)
+
+    stream.send(seek(3))
+    answers = stream.read_many(3)
+    assert values(answers) == [b"3", b"4"]
+    [done] = [each for each in answers if each.WhichOneof("message") == "ctrl"]
+    assert done.ctrl == pb.SubscribeMessageResponse.SubscribeCtrlMessage()
+    stream.send(seek(77))
+    assert "out of range" in stream.read().ctrl.error
+    stream.finish()
+
+
+def test_a_deleted_topic_ends_the_stream(doors: Doors) -> None:
+    topic, partition = filled(doors, 1)
+    stream = subscribed(doors, init(topic, partition))
+    stream.read()
+    with doors.smq.connect() as client:
+        client.delete_topic(kafka_name(topic))
+    end = stream.read()
+    assert end.ctrl.is_end_of_stream
+    assert end.ctrl.is_end_of_topic
+    assert stream.finish() == []
+
+
+def test_a_group_of_kafkas_consumers_is_no_group_of_ours(doors: Doors) -> None:
+    topic, partition = filled(doors, 1)
+    with (
+        doors.smq.connect() as client,
+        client.consumer(kafka_name(topic), group="mixed", start="earliest") as consumer,
+    ):
+        consumer.poll(10)
+        for name in ("mixed", "kafka-cg-mixed"):
+            stream = subscribed(doors, init(topic, partition, consumer_group=name))
+            with refused(grpc.StatusCode.FAILED_PRECONDITION, "consumers of Kafka's protocol"):
+                stream.read()
+            stream.cancel()
+
+
+def test_a_kafka_consumer_goes_on_where_a_subscriber_has_stopped(doors: Doors) -> None:
+    topic, partition = filled(doors, 3)
+    stream = subscribed(doors, init(topic, partition, consumer_group="handover"))
+    stream.send(*map(ack, stream.read_many(2)))
+    soon(lambda: committed(doors, "handover", topic) == 2)
+    stream.finish()
+    with (
+        doors.smq.connect() as client,
+        client.consumer(kafka_name(topic), group="handover", start="earliest") as consumer,
+    ):
+        assert bytes(next(iter(consumer)).value or b"") == b"2"
+
+
+def test_bad_beginnings_are_told_and_end_the_stream(doors: Doors) -> None:
+    topic, partition = filled(doors, 1)
+    nowhere = Topic(namespace="shop", name="nowhere")
+    early = pb.SubscribeMessageRequest(ack=pb.SubscribeMessageRequest.AckMessage())
+    for first, words in (
+        (early, "first message of a stream is its init"),
+        (init(nowhere, partition), "there is no topic shop/nowhere"),
+        (init(topic, Partition(ring_size=1)), "its ring has 1 slots"),
+        (init(topic, partition, 7), "no offset type 7"),
+        (init(topic, partition, filter="x > 1"), "no filters"),
+        (init(topic, partition, T.EXACT_OFFSET, start_offset=-1), "offsets begin with 0"),
+    ):
+        stream = subscribed(doors, first)
+        [answer] = stream.finish()
+        assert words in answer.ctrl.error
+
+
+def test_a_client_that_reads_nothing_holds_nobody_up(doors: Doors) -> None:
+    topic, partition = filled(doors, 3000, key=None)
+    fill(doors, topic, range(3000, 3001), key=None)
+    silent = subscribed(doors, init(topic, partition, consumer_group="silent"))
+    other = subscribed(doors, init(topic, partition, consumer_group="quick"))
+    assert len(values(other.read_many(3001))) == 3001
+    silent.cancel()
+    other.finish()
+
+
+def test_a_broker_that_stops_says_so_and_keeps_what_was_acknowledged(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with SmqBroker(tmp_path_factory.mktemp("stop"), SETTINGS) as broker:
+        with opened(broker) as doors:
+            topic, partition = filled(doors, 2)
+            stream = subscribed(doors, init(topic, partition))
+            zero, _ = stream.read_many(2)
+            stream.send(ack(zero))
+            soon(lambda: committed(doors, "g", topic) == 1)
+            broker.stop()
+            assert stream.read().ctrl.is_end_of_stream
+        assert "bug" not in broker.tail()
