@@ -66,9 +66,10 @@ def misfit(fields: Sequence[RecordField], value: RecordValue) -> str:
 def value_of_bytes(data: bytes) -> RecordValue:
     """A record's value as the agent's clients get it; what is no RecordValue is a field of it."""
     try:
-        return RecordValue.FromString(data)
+        found: RecordValue = RecordValue.FromString(data)
     except DecodeError:
         return RecordValue(fields={RAW_FIELD: RecordedValue(bytes_value=data)})
+    return found
 
 
 def _field(field: Field, depth: int) -> RecordField:
@@ -95,7 +96,7 @@ def _kind(name: str, found: Type, depth: int) -> RecordKind:
 def _field_message(field: RecordField) -> Field:
     return Field(
         name=field.name,
-        field_index=field.index,
+        field_index=field.field_index,
         type=_type_message(field.kind),
         is_repeated=field.repeated,
         is_required=field.required,

@@ -25,11 +25,11 @@ _INT32_END = 2**31
 
 
 class RecordField(NamedTuple):
-    """A field. `index` is what its author says, and means nothing to us."""
+    """A field. `field_index` is what its author says, and means nothing to us."""
 
     name: str
     kind: "RecordKind"
-    index: int = 0
+    field_index: int = 0
     repeated: bool = False
     required: bool = False
 
@@ -100,7 +100,7 @@ def _narrowing(before: Sequence[RecordField], now: dict[str, RecordField]) -> st
         other = now.get(field.name)
         if other is None:
             return f"it lacks the field {field.name}; fields are added, and never removed"
-        if other._replace(index=field.index) != field:
+        if other._replace(field_index=field.field_index) != field:
             return f"it changes the field {field.name}; add another one, and leave that as it is"
     old = {field.name for field in before}
     for field in now.values():
@@ -154,7 +154,7 @@ def _kind(found: object, depth: int) -> RecordKind:
 
 
 def _written(field: RecordField) -> dict[str, Any]:
-    written = {"name": field.name, "index": field.index, "type": _written_kind(field.kind)}
+    written = {"name": field.name, "index": field.field_index, "type": _written_kind(field.kind)}
     if field.repeated:
         written["repeated"] = True
     if field.required:

@@ -21,7 +21,7 @@ _LABELS = ("optional", "repeated")
 
 def ours(*, with_extensions: bool = False) -> frozenset[str]:
     """SMQ's lines; without the fields and messages that only SMQ has, unless asked for."""
-    lines = []
+    lines: list[str] = []
     for module in (mq_schema_pb2, mq_broker_pb2, mq_agent_pb2, filer_pb2):
         lines += _of_file(module.DESCRIPTOR, with_extensions=with_extensions)
     return frozenset(lines)

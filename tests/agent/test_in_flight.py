@@ -1,5 +1,7 @@
 """Records in flight: what is committed is done with, and what is not comes again or is dead."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -187,7 +189,7 @@ class WindowMachine(RuleBasedStateMachine):
         self.last_commit = 0
 
     @rule(target=deliveries, gap=st.integers(0, 2))
-    def take(self, gap: int) -> object:
+    def take(self, gap: int) -> Any:
         if not self.window.room:
             return multiple()
         offset = self.window.end + gap
@@ -196,7 +198,7 @@ class WindowMachine(RuleBasedStateMachine):
         return offset
 
     @rule(target=deliveries)
-    def take_again(self) -> object:
+    def take_again(self) -> Any:
         offset = self.window.take_again(self.now_ms)
         if offset is None:
             return multiple()

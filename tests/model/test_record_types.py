@@ -73,7 +73,7 @@ def test_no_field_is_removed_or_changed_and_none_becomes_required() -> None:
         ([one, other._replace(required=True)], "b is required"),
     ):
         assert words in narrowing(before, text_of(after))
-    assert narrowing(before, text_of([one._replace(index=7)])) == ""
+    assert narrowing(before, text_of([one._replace(field_index=7)])) == ""
 
 
 def field(**found: Any) -> str:

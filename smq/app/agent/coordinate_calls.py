@@ -13,7 +13,7 @@ import grpc
 from smq.agent.layouts import range_of as range_in
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.commits import group_of
-from smq.app.agent.methods import Handler
+from smq.app.agent.methods import Context, Handler
 from smq.app.agent.shares import Share, Sharings
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import partition_message, range_of, topic_name
@@ -22,8 +22,6 @@ from smq.app.process.clock import monotonic_ms
 PARTITIONS_DEFAULT = 1
 REBALANCE_S_DEFAULT, REBALANCE_S_MAX = 10, 600
 LOOK_S = 1.0
-
-Context = grpc.aio.ServicerContext
 
 
 class CoordinateCalls:

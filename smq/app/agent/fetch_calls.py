@@ -8,14 +8,12 @@ and a start within one has no messages, and `next_offset` behind it.
 from functools import partial
 from typing import NamedTuple
 
-import grpc
-
 from smq.agent.places import Ends
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import Broker
 from smq.app.agent.live import Live, Subscriber
-from smq.app.agent.methods import Handler
+from smq.app.agent.methods import Context, Handler
 from smq.app.agent.readers import Reader, Readers
 from smq.app.agent.refusals import Code
 from smq.app.agent.topics import KnownTopic, KnownTopics
@@ -38,8 +36,6 @@ BYTES_DEFAULT, BYTES_MAX = 4 * MiB, 100 * MiB
 ANSWER_REST_BYTES = 64 * 1024  # Of an answer, beside its messages.
 MESSAGE_REST_BYTES = 40  # Of a message, beside key, value and headers.
 WAIT_MS_MAX = 60_000
-
-Context = grpc.aio.ServicerContext
 
 
 class _Wanted(NamedTuple):
@@ -98,9 +94,9 @@ class FetchCalls:
     ) -> pb.GetPartitionRangeInfoResponse:
         topic = self._topics.find(topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
-        where = {"topic": topic, "partition": partition}
-        ends = await self._broker.ask(partial(ends_of, **where))
-        first, last = await self._broker.ask(partial(_times, **where))
+        ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
+        times = await self._broker.ask(partial(_times, topic=topic, partition=partition))
+        first, last = times
         ranges = self._live.of(topic.kafka_name)
         return pb.GetPartitionRangeInfoResponse(
             offset_range=pb.OffsetRangeInfo(

@@ -5,7 +5,7 @@ A method that has none is UNIMPLEMENTED, with a sentence. What a handler raises 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -13,7 +13,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from smq.app.agent.refusals import Refused, attempted
 
-Handler = Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]
+Context: TypeAlias = grpc.aio.ServicerContext
+Handler: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 """Of a request, or of None where requests are a stream: that is read from the context."""
 
 BETWEEN_BROKERS = (
@@ -35,16 +36,16 @@ def service_of(
 
 
 def _method(method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler:
-    async def unary(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401  (a message)
+    async def unary(request: Any, context: Context) -> Any:  # noqa: ANN401  (a message)
         return await _answered(handler(request, context), context)
 
-    async def stream(_: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: ANN401  (its requests)
+    async def stream(_: Any, context: Context) -> None:  # noqa: ANN401  (its requests)
         await _answered(handler(None, context), context)
 
-    async def to_one(_: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401  (as above)
+    async def to_one(_: Any, context: Context) -> Any:  # noqa: ANN401  (as above)
         return await _answered(handler(None, context), context)
 
-    async def from_one(request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: ANN401  (a message)
+    async def from_one(request: Any, context: Context) -> None:  # noqa: ANN401  (a message)
         await _answered(handler(request, context), context)
 
     forms: dict[tuple[bool, bool], tuple[Any, Any]] = {
@@ -61,12 +62,12 @@ def _method(method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler
     )
 
 
-async def _answered(answer: Awaitable[Any], context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401  (a message)
+async def _answered(answer: Awaitable[Any], context: Context) -> Any:  # noqa: ANN401  (a message)
     found = await attempted(answer)
     if isinstance(found, Refused):
         await context.abort(found.status, found.sentence)
     return found
 
 
-async def _unimplemented(_: Any, __: grpc.aio.ServicerContext) -> None:  # noqa: ANN401  (no message)
+async def _unimplemented(_: Any, __: Context) -> None:  # noqa: ANN401  (no message)
     raise Refused(grpc.StatusCode.UNIMPLEMENTED, BETWEEN_BROKERS)

@@ -21,7 +21,7 @@ from smq.agent.sequences import Sequences
 from smq.app.agent.appending import MS_NS, Appender, Headers, NewRecord, Stream, invalid
 from smq.app.agent.broker import Broker
 from smq.app.agent.live import Live, Publisher
-from smq.app.agent.methods import Handler
+from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import Code, Refused, attempted
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopic, KnownTopics
@@ -32,8 +32,6 @@ from smq.model.partitioner import partition_of_key
 
 SESSIONS_MAX = 10_000  # Begun and without a stream: the oldest goes.
 SESSION_BITS = 63
-
-Context = grpc.aio.ServicerContext
 
 
 class Session(NamedTuple):
@@ -73,8 +71,9 @@ class PublishCalls:
             return
         begun = await attempted(self._begun(first))
         if isinstance(begun, Refused):
-            error = {"error": begun.sentence, "error_code": begun.code}
-            await context.write(pb.PublishMessageResponse(should_close=True, **error))
+            answer = pb.PublishMessageResponse(error=begun.sentence, error_code=begun.code)
+            answer.should_close = True
+            await context.write(answer)
             return
         topic, wanted, partition, appender = begun
         await context.write(pb.PublishMessageResponse())

@@ -21,11 +21,10 @@ from smq.agent.proto.mq_schema_pb2 import OffsetType
 from smq.agent.records import value_of_bytes
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
-from smq.app.agent.methods import Handler
+from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import REFUSALS, Refused, attempted, refused_by
 from smq.app.agent.shares import Share, Sharings
 from smq.app.agent.subscribing import (
-    Context,
     InstanceName,
     Member,
     Subscriptions,

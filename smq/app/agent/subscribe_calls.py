@@ -16,10 +16,9 @@ from smq.agent.places import Wanted
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
-from smq.app.agent.methods import Handler
+from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import REFUSALS, Refused, attempted, refused_by
 from smq.app.agent.subscribing import (
-    Context,
     InstanceName,
     Member,
     Subscriptions,

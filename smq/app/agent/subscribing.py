@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import grpc
-
 from smq.agent.in_flight import Identity, InstanceWindows, Limits, PartitionWindow, window_of
 from smq.agent.layouts import range_of
 from smq.agent.places import Start, Wanted
@@ -16,6 +14,7 @@ from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import Broker
 from smq.app.agent.commits import Commits
 from smq.app.agent.live import Live, Subscriber
+from smq.app.agent.methods import Context
 from smq.app.agent.readers import Readers
 from smq.app.agent.starts import start_at
 from smq.app.agent.subscription import Subscription, Terms
@@ -26,7 +25,6 @@ from smq.model.topic_configs import GRPC_ACK_TIMEOUT
 
 ACK_METADATA, EXPLICIT = "smq-ack", "explicit"
 
-Context = grpc.aio.ServicerContext
 Tracks = Callable[[DataMessage], bool]
 
 

@@ -13,7 +13,7 @@ from smq.agent.records import fields_of, record_type_of
 from smq.agent.topic_names import KAFKA, TopicName
 from smq.app.agent.broker import Broker
 from smq.app.agent.live import Live, Publisher, Subscriber
-from smq.app.agent.methods import Handler
+from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import Code, Refused
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import assignments, partition_message, topic_message, topic_name
@@ -27,8 +27,6 @@ from smq.store.config_changes import ConfigChanges
 RETENTION, FOR_EVER = "retention.ms", "-1"
 MS_NS = 1_000_000
 RETENTION_SECONDS_MAX = 2**63 // 1000 - 1
-
-Context = grpc.aio.ServicerContext
 
 
 class TopicCalls:

@@ -31,7 +31,7 @@ def filled(doors: Doors, count: int, key: bytes | None = b"k") -> tuple[Topic, P
 def fill(doors: Doors, topic: Topic, numbers: range, key: bytes | None = b"k") -> None:
     with doors.smq.connect() as client, client.producer() as producer:
         for number in numbers:
-            sent = {"key": key, "timestamp_ms": FIRST_MS + number, "partition": 0}
+            sent: dict[str, Any] = {"key": key, "timestamp_ms": FIRST_MS + number, "partition": 0}
             producer.send(kafka_name(topic), b"%d" % number, **sent)
 
 
