@@ -21,6 +21,7 @@ RIDDLES = r"def (test_(?:what|who|whose)_\w+|test_\w*(?:told|nobody|whoever|what
 
 WITHOUT_OWN_TEST = {
     "smq/wire/generated": "written by smq.wire.generate; tests/wire walks all of them",
+    "smq/agent/proto": "written by smq.agent.generate; its test compares it with SeaweedMQ's own",
     "smq/wire/messages": "facts; tests/wire compares each with two other libraries",
     "smq/model/errors.py": "facts, and exceptions without behaviour",
     "smq/client/errors.py": "exceptions without behaviour",
@@ -45,6 +46,7 @@ WITHOUT_OWN_TEST = {
 PROGRAMS = {
     "smq/cli/main.py": "the command smq",
     "smq/wire/generate.py": "python -m smq.wire.generate",
+    "smq/agent/generate.py": "python -m smq.agent.generate",
     "smq/cli/documentation/pages.py": "make docs",
     "examples/demo/__main__.py": "make demo",
     "spark_jobs": "started by smq spark, as programs",
@@ -112,6 +114,11 @@ WALL_TIME = {
     "smq/coordinator/topics.py": "when a topic was created",
     "smq/app/shard/connections/request_times.py": "when a slow request came",
     "smq/app/supervisor/serve.py": "since when the broker runs",
+    "smq/app/agent/appending.py": "what a record's time may be",
+    "smq/app/agent/publish_calls.py": "records' times; since when a publisher is connected",
+    "smq/app/agent/subscribing.py": "since when a subscriber is connected",
+    "smq/app/agent/subscribe_calls.py": "when a subscriber was seen",
+    "smq/app/agent/record_calls.py": "when a subscriber was seen",
     "smq/app/supervisor/supervisor.py": "since when a node runs",
     "smq/cli": "for how long the broker runs, how far tables are behind",
     "smq/app/process/lake.py": "how far tables are behind",
@@ -132,6 +139,10 @@ WALL_TIME_READ += r"|datetime\.now|st_mtime|modified_ms|last_modified"
 OTHER_ERRORS = {
     "smq/model/errors.py": "the families themselves",
     # Outcomes, which the direct caller handles.
+    "smq/agent/layouts.py": "no partition has this range: refused by the call",
+    "smq/agent/places.py": "no record has this offset: refused by the call",
+    "smq/agent/sequences.py": "a number is too old to be known: its record is refused",
+    "smq/app/agent/refusals.py": "what a caller of gRPC is told",
     "shm/kernels/twin": "where a kernel returns a number",
     "smq/log/reading.py": "the WAL is damaged here: each reader goes around it in its way",
     "smq/shard/references.py": "a question must be answered first",

@@ -19,7 +19,7 @@ INTERVAL_MAX = 2**31 - 1
 
 
 @dataclass(slots=True)
-class Answer:
+class PublishAnswer:
     """Of `count` records that were appended, or of one that was refused (`error`), or of a mark.
 
     `tag` is what the publisher knows the last of them by: a time, or a number.
@@ -40,13 +40,13 @@ class Answer:
         """Whether it is of a refusal or of a mark."""
         return not self.count
 
-    def takes(self, other: "Answer", interval: int) -> bool:
+    def takes(self, other: "PublishAnswer", interval: int) -> bool:
         """Whether it may tell of the other's records too."""
         if self.is_single or other.is_single or self.partition != other.partition:
             return False
         return self.count + other.count <= interval
 
-    def take(self, other: "Answer") -> None:
+    def take(self, other: "PublishAnswer") -> None:
         """Tell of the other's records too, whatever they are."""
         if other.error:
             self.merged_errors += 1 + other.merged_errors
@@ -67,7 +67,7 @@ class Answers:
 
     def __init__(self, interval: int) -> None:
         self._interval = max(1, interval)
-        self._unread: deque[Answer] = deque()
+        self._unread: deque[PublishAnswer] = deque()
         self._since_ms = 0  # The first record of the last answer.
         self._is_flushed = False
         self.merged = 0
@@ -76,7 +76,7 @@ class Answers:
     def __len__(self) -> int:
         return len(self._unread)
 
-    def add(self, answer: Answer, now_ms: int) -> None:
+    def add(self, answer: PublishAnswer, now_ms: int) -> None:
         """A record has been appended or refused, or the publisher's mark was reached."""
         last = self._unread[-1] if self._unread else None
         if last is not None and not self._is_flushed and last.takes(answer, self._interval):
@@ -100,7 +100,7 @@ class Answers:
         is_whole = len(self._unread) > 1 or self._is_flushed or first.count >= self._interval
         return 0 if is_whole or first.is_single else self._since_ms + LATE_MS
 
-    def take(self, now_ms: int) -> Answer | None:
+    def take(self, now_ms: int) -> PublishAnswer | None:
         """The next answer, if it is due."""
         due_ms = self.due_ms()
         return None if due_ms is None or due_ms > now_ms else self._unread.popleft()

@@ -23,14 +23,14 @@ ACK_TIMEOUT_MS = 30_000
 DELIVERIES_MAX = 5
 
 
-class State(Enum):
+class FlightState(Enum):
     """Of a record in flight."""
 
     AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = range(5)
 
 
-S = State
-TRANSITIONS: dict[State, dict[str, State]] = {
+S = FlightState
+TRANSITIONS: dict[FlightState, dict[str, FlightState]] = {
     S.AVAILABLE: {"acquire": S.ACQUIRED},
     S.ACQUIRED: {"acknowledge": S.ACKNOWLEDGED, "release": S.AVAILABLE, "reject": S.ARCHIVING},
     S.ACKNOWLEDGED: {},
@@ -38,18 +38,18 @@ TRANSITIONS: dict[State, dict[str, State]] = {
     S.ARCHIVED: {},
 }
 FINAL = frozenset({S.ACKNOWLEDGED, S.ARCHIVED})
-assert TRANSITIONS.keys() == set(State)
+assert TRANSITIONS.keys() == set(FlightState)
 assert all(not TRANSITIONS[each] for each in FINAL)
 
 
-class Identity(NamedTuple):
+class RecordIdentity(NamedTuple):
     """What an acknowledgement names a record by."""
 
     ts_ns: int
     key: bytes
 
 
-class Limits(NamedTuple):
+class WindowLimits(NamedTuple):
     """How many records may be in flight, for how long, and how often."""
 
     window: int = WINDOW_DEFAULT
@@ -65,7 +65,7 @@ def window_of(asked: int) -> int:
 class _InFlight:
     __slots__ = ("deliveries", "identity", "state", "why")
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: RecordIdentity) -> None:
         self.identity = identity
         self.state = S.AVAILABLE
         self.deliveries = 0
@@ -78,7 +78,7 @@ class PartitionWindow:
     `commit` and `end` never go back. All records in flight lie between them.
     """
 
-    def __init__(self, begin: int, limits: Limits = Limits()) -> None:  # noqa: B008  (immutable)
+    def __init__(self, begin: int, limits: WindowLimits = WindowLimits()) -> None:  # noqa: B008  (immutable)
         self._limits = limits
         self._records: dict[int, _InFlight] = {}  # In the order of offsets.
         self._locks: deque[tuple[int, int, int]] = deque()  # When, whose, and which delivery.
@@ -105,7 +105,7 @@ class PartitionWindow:
         self.end = max(self.end, offset)
         self._advance()
 
-    def take(self, offset: int, identity: Identity, now_ms: int) -> None:
+    def take(self, offset: int, identity: RecordIdentity, now_ms: int) -> None:
         """The next record of the log is delivered for the first time."""
         assert offset >= self.end
         self._records[offset] = _InFlight(identity)
@@ -130,7 +130,7 @@ class PartitionWindow:
         """How often a record in flight has been delivered."""
         return self._records[offset].deliveries
 
-    def identity(self, offset: int) -> Identity:
+    def identity(self, offset: int) -> RecordIdentity:
         """What acknowledgements call a record in flight."""
         return self._records[offset].identity
 
@@ -233,7 +233,7 @@ class InstanceWindows:
 
     def __init__(self) -> None:
         self._windows: set[PartitionWindow] = set()
-        self._named: dict[Identity, deque[tuple[PartitionWindow, int]]] = {}
+        self._named: dict[RecordIdentity, deque[tuple[PartitionWindow, int]]] = {}
         self.unknown = 0
         """How many acknowledgements were of no record that the instance has."""
 
@@ -252,7 +252,7 @@ class InstanceWindows:
         identity = window.identity(offset)
         self._named.setdefault(identity, deque()).append((window, offset))
 
-    def find(self, identity: Identity) -> tuple[PartitionWindow, int] | None:
+    def find(self, identity: RecordIdentity) -> tuple[PartitionWindow, int] | None:
         """The oldest delivery of such a record; None, which is counted: there is none."""
         self._drop_stale(identity)
         named = self._named.get(identity)
@@ -261,11 +261,11 @@ class InstanceWindows:
             return None
         return named[0]
 
-    def settle(self, identity: Identity) -> None:
+    def settle(self, identity: RecordIdentity) -> None:
         """A delivery of such a record has ended, however it was named."""
         self._drop_stale(identity)
 
-    def _drop_stale(self, identity: Identity) -> None:
+    def _drop_stale(self, identity: RecordIdentity) -> None:
         named = self._named.get(identity)
         while named and not self._is_current(*named[0]):
             named.popleft()

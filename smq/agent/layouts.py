@@ -15,14 +15,14 @@ PARTITIONS_MAX = RING_SIZE  # Else a range would have no slot.
 CURRENT = 0  # In place of a time: the layout of now.
 
 
-class Layout(NamedTuple):
+class RingLayout(NamedTuple):
     """How many partitions a topic had from a time on."""
 
     began_ns: int
     partition_count: int
 
 
-class Range(NamedTuple):
+class RingRange(NamedTuple):
     """A partition as SeaweedMQ's messages have it. `stop` is exclusive."""
 
     ring_size: int
@@ -35,22 +35,22 @@ class UnknownRange(Exception):
     """There is no partition of this range."""
 
 
-def range_of(layout: Layout, partition: int) -> Range:
+def range_of(layout: RingLayout, partition: int) -> RingRange:
     """The range of a partition in a layout that has it."""
     count = layout.partition_count
     assert 0 <= partition < count <= PARTITIONS_MAX
     width = RING_SIZE // count
     is_last = partition == count - 1
     start = partition * width
-    return Range(RING_SIZE, start, RING_SIZE if is_last else start + width, layout.began_ns)
+    return RingRange(RING_SIZE, start, RING_SIZE if is_last else start + width, layout.began_ns)
 
 
-def ranges_of(layout: Layout) -> Iterator[Range]:
+def ranges_of(layout: RingLayout) -> Iterator[RingRange]:
     """The ranges of all partitions, in order."""
     return (range_of(layout, partition) for partition in range(layout.partition_count))
 
 
-def partition_of(layouts: Sequence[Layout], wanted: Range) -> int:
+def partition_of(layouts: Sequence[RingLayout], wanted: RingRange) -> int:
     """The partition of a range in one of a topic's layouts, the newest of which is the last.
 
     Raises UnknownRange with a sentence.
@@ -69,7 +69,7 @@ def partition_of(layouts: Sequence[Layout], wanted: Range) -> int:
     return partition
 
 
-def _layout_of(layouts: Sequence[Layout], began_ns: int) -> Layout:
+def _layout_of(layouts: Sequence[RingLayout], began_ns: int) -> RingLayout:
     if began_ns == CURRENT:
         return layouts[-1]
     for layout in layouts:

@@ -17,7 +17,7 @@ from smq.agent.proto.mq_schema_pb2 import OffsetType
 NS_PER_MS = 1_000_000
 
 
-class Wanted(NamedTuple):
+class WantedPlace(NamedTuple):
     """What a client says of a partition: the type, and the number that some types have."""
 
     type: int
@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
     ts_ns: int = 0
 
 
-class Ends(NamedTuple):
+class LogEnds(NamedTuple):
     """A partition's first offset, and the one that the next record gets: its high water mark."""
 
     earliest: int
@@ -44,7 +44,7 @@ class OutOfRange(Exception):
     """There is no such offset."""
 
 
-def problem_of(wanted: Wanted) -> str:
+def problem_of(wanted: WantedPlace) -> str:
     """Why there is no such place in any partition, as a sentence; "" if there may be."""
     if wanted.type not in OffsetType.values():
         return f"there is no offset type {wanted.type}"
@@ -53,7 +53,7 @@ def problem_of(wanted: Wanted) -> str:
     return ""
 
 
-def timestamp_ms(wanted: Wanted) -> int | None:
+def timestamp_ms(wanted: WantedPlace) -> int | None:
     """The time whose first record is asked for, in milliseconds; None: no time decides.
 
     A record has milliseconds; the first one at or after a nanosecond is that of the next of these.
@@ -63,13 +63,13 @@ def timestamp_ms(wanted: Wanted) -> int | None:
     return max(0, -(-wanted.ts_ns // NS_PER_MS))
 
 
-def resumes(wanted: Wanted) -> bool:
+def resumes(wanted: WantedPlace) -> bool:
     """Whether the group's commit decides."""
     return wanted.type in {OffsetType.RESUME_OR_EARLIEST, OffsetType.RESUME_OR_LATEST}
 
 
 def start_of(
-    wanted: Wanted, ends: Ends, *, committed: int | None = None, by_time: int | None = None
+    wanted: WantedPlace, ends: LogEnds, *, committed: int | None = None, by_time: int | None = None
 ) -> Start:
     """Where to begin. `by_time`: the first offset at that time. Raises OutOfRange."""
     assert not problem_of(wanted)
@@ -87,7 +87,7 @@ def start_of(
     return _exact_or_reset(wanted, ends)
 
 
-def _exact_or_reset(wanted: Wanted, ends: Ends) -> Start:
+def _exact_or_reset(wanted: WantedPlace, ends: LogEnds) -> Start:
     if wanted.type == OffsetType.RESET_TO_EARLIEST:
         return Start(ends.earliest, resets=True)
     if wanted.type == OffsetType.RESET_TO_LATEST:
@@ -101,7 +101,7 @@ def _exact_or_reset(wanted: Wanted, ends: Ends) -> Start:
     return Start(nearest)
 
 
-def _beyond(offset: int, ends: Ends) -> str:
+def _beyond(offset: int, ends: LogEnds) -> str:
     return f"offset {offset} is out of range: the partition has {ends.earliest} to {ends.latest}"
 
 
@@ -112,14 +112,14 @@ class SessionStarts:
     """The starts that an agent session asks for, by partition. They hold at the first assignment of
     a partition; one that comes again resumes, and so does one without an entry."""
 
-    def __init__(self, entries: Mapping[int, Wanted], otherwise: Wanted) -> None:
+    def __init__(self, entries: Mapping[int, WantedPlace], otherwise: WantedPlace) -> None:
         self._entries, self._otherwise = dict(entries), otherwise
         self._given: set[int] = set()
 
-    def take(self, partition: int, *, taken_over: bool) -> Wanted:
+    def take(self, partition: int, *, taken_over: bool) -> WantedPlace:
         """What holds for a partition that is assigned now; `taken_over`: from another instance."""
         is_first = partition not in self._given
         self._given.add(partition)
         if not is_first or taken_over:
-            return Wanted(OffsetType.RESUME_OR_EARLIEST)
+            return WantedPlace(OffsetType.RESUME_OR_EARLIEST)
         return self._entries.get(partition, self._otherwise)

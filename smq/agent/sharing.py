@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 Instance = TypeVar("Instance", bound=Hashable)
 
 
-class Sharing(Generic[Instance]):
+class PartitionSharing(Generic[Instance]):
     """Who has which partition, and who is to have it."""
 
     def __init__(self, partition_count: int) -> None:

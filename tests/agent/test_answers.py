@@ -3,18 +3,18 @@
 from hypothesis import given, strategies as st
 
 from smq.agent import answers as module
-from smq.agent.answers import LATE_MS, UNREAD_MAX, Answer, Answers
+from smq.agent.answers import LATE_MS, UNREAD_MAX, Answers, PublishAnswer
 
 
-def appended(offset: int) -> Answer:
-    return Answer(tag=1000 + offset, base_offset=offset, last_offset=offset, count=1)
+def appended(offset: int) -> PublishAnswer:
+    return PublishAnswer(tag=1000 + offset, base_offset=offset, last_offset=offset, count=1)
 
 
-def refused(tag: int) -> Answer:
-    return Answer(tag=tag, error="it does not fit", error_code=42)
+def refused(tag: int) -> PublishAnswer:
+    return PublishAnswer(tag=tag, error="it does not fit", error_code=42)
 
 
-def taken(answers: Answers, now_ms: int = 10**9) -> list[Answer]:
+def taken(answers: Answers, now_ms: int = 10**9) -> list[PublishAnswer]:
     found = []
     while (answer := answers.take(now_ms)) is not None:
         found.append(answer)
@@ -54,8 +54,8 @@ def test_no_answer_is_later_than_its_first_record_allows() -> None:
 def test_a_mark_is_answered_at_once_with_what_came_before_it() -> None:
     answers = Answers(100)
     answers.add(appended(0), 0)
-    answers.add(Answer(tag=77), 0)
-    assert taken(answers, 0) == [appended(0), Answer(tag=77)]
+    answers.add(PublishAnswer(tag=77), 0)
+    assert taken(answers, 0) == [appended(0), PublishAnswer(tag=77)]
 
 
 def test_a_refused_record_has_its_own_answer_between_those_of_its_neighbours() -> None:

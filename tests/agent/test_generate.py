@@ -16,7 +16,7 @@ def test_every_name_number_type_and_label_is_seaweedmqs() -> None:
     assert sorted(ours() ^ THEIRS) == []
 
 
-def test_what_is_smqs_own_has_numbers_that_seaweedmq_leaves_free() -> None:
+def test_smqs_own_fields_have_numbers_that_seaweedmq_leaves_free() -> None:
     more = {line for line in ours(with_extensions=True) - THEIRS if line.startswith("field ")}
     own_messages = ("messaging_pb.Header.", "messaging_pb.SubscribeRecordRequest.SeekMessage.")
     added = [line.split() for line in more if not line.split()[1].startswith(own_messages)]

@@ -17,19 +17,19 @@ from smq.agent.in_flight import (
     FINAL,
     TRANSITIONS,
     WINDOW_MAX,
-    Identity,
+    FlightState,
     InstanceWindows,
-    Limits,
     PartitionWindow,
-    State,
+    RecordIdentity,
+    WindowLimits,
     window_of,
 )
 
-LIMITS = Limits(window=4, ack_timeout_ms=100, deliveries_max=3)
+LIMITS = WindowLimits(window=4, ack_timeout_ms=100, deliveries_max=3)
 
 
-def identity(offset: int) -> Identity:
-    return Identity(offset * 10**6, b"k")
+def identity(offset: int) -> RecordIdentity:
+    return RecordIdentity(offset * 10**6, b"k")
 
 
 def window_with(count: int) -> PartitionWindow:
@@ -40,9 +40,11 @@ def window_with(count: int) -> PartitionWindow:
 
 
 def test_every_state_is_reached_and_the_final_ones_have_no_way_out() -> None:
-    reached = {State.AVAILABLE} | {to for ways in TRANSITIONS.values() for to in ways.values()}
-    assert reached == set(State)
-    assert {each for each in State if not TRANSITIONS[each]} == FINAL
+    reached = {FlightState.AVAILABLE} | {
+        to for ways in TRANSITIONS.values() for to in ways.values()
+    }
+    assert reached == set(FlightState)
+    assert {each for each in FlightState if not TRANSITIONS[each]} == FINAL
 
 
 def test_windows_have_a_default_and_a_bound() -> None:
@@ -117,7 +119,7 @@ def test_the_last_failed_delivery_makes_a_dead_letter_which_holds_the_commit() -
 
 
 def test_a_time_out_says_so_in_the_dead_letter() -> None:
-    window = PartitionWindow(0, Limits(ack_timeout_ms=1500, deliveries_max=1))
+    window = PartitionWindow(0, WindowLimits(ack_timeout_ms=1500, deliveries_max=1))
     window.take(0, identity(0), 0)
     window.expire(1500)
     assert [*window.dead()] == [(0, "it was not acknowledged in 1.5 s")]
@@ -132,7 +134,7 @@ def test_a_record_that_counts_as_acknowledged_takes_no_room() -> None:
 
 def test_an_ack_is_found_on_another_stream_of_the_instance_the_oldest_first() -> None:
     instance, one, other = InstanceWindows(), window_with(0), window_with(0)
-    same = Identity(7, b"k")
+    same = RecordIdentity(7, b"k")
     for window in (one, other):
         instance.add(window)
         window.take(0, same, 0)

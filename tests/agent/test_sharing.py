@@ -3,26 +3,26 @@
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from smq.agent.sharing import Sharing
+from smq.agent.sharing import PartitionSharing
 
 ALL = 1000
 
 
-def take(sharing: Sharing[str], instance: str) -> list[int]:
+def take(sharing: PartitionSharing[str], instance: str) -> list[int]:
     return [partition for partition, _ in sharing.take(instance)]
 
 
 def test_the_first_instance_has_all_partitions_it_may_have() -> None:
-    sharing = Sharing[str](4)
+    sharing = PartitionSharing[str](4)
     sharing.join("a", ALL)
     assert take(sharing, "a") == [0, 1, 2, 3]
-    limited = Sharing[str](4)
+    limited = PartitionSharing[str](4)
     limited.join("a", 1)
     assert take(limited, "a") == [0]
 
 
 def test_a_second_instance_gets_its_share_once_the_first_has_released_it() -> None:
-    sharing = Sharing[str](4)
+    sharing = PartitionSharing[str](4)
     sharing.join("a", ALL)
     sharing.take("a")
     sharing.join("b", ALL)
@@ -35,8 +35,8 @@ def test_a_second_instance_gets_its_share_once_the_first_has_released_it() -> No
     assert sharing.to_release("a") == []
 
 
-def test_what_an_instance_that_has_gone_had_is_anothers_at_once() -> None:
-    sharing = Sharing[str](2)
+def test_the_partitions_of_an_instance_that_has_gone_are_anothers_at_once() -> None:
+    sharing = PartitionSharing[str](2)
     for name in "ab":
         sharing.join(name, ALL)
         sharing.take(name)
@@ -45,7 +45,7 @@ def test_what_an_instance_that_has_gone_had_is_anothers_at_once() -> None:
 
 
 def test_new_partitions_are_shared_too() -> None:
-    sharing = Sharing[str](1)
+    sharing = PartitionSharing[str](1)
     for name in "ab":
         sharing.join(name, ALL)
         sharing.take(name)
@@ -59,7 +59,7 @@ def test_new_partitions_are_shared_too() -> None:
 def test_shares_differ_by_one_but_for_what_instances_may_have(
     count: int, limits: list[int]
 ) -> None:
-    sharing = Sharing[int](count)
+    sharing = PartitionSharing[int](count)
     for instance, limit in enumerate(limits):
         sharing.join(instance, limit)
     for _ in range(2):  # Releases first.
@@ -79,7 +79,7 @@ class SharingMachine(RuleBasedStateMachine):
 
     @initialize(count=st.integers(1, 6))
     def begin(self, count: int) -> None:
-        self.sharing = Sharing[str](count)
+        self.sharing = PartitionSharing[str](count)
         self.count = count
         self.have: dict[int, str] = {}
 

@@ -26,6 +26,6 @@ def test_the_stored_namespace_leads_back_to_the_pair(namespace: str, name: str) 
 
 
 @given(words, words)
-def test_a_topic_of_kafka_has_one_pair_whatever_its_configs_say(name: str, namespace: str) -> None:
+def test_a_topic_of_kafka_has_one_pair_with_any_configs(name: str, namespace: str) -> None:
     assert name_of(name, "") == TopicName(KAFKA, name)
     assert name_of(name, namespace).kafka_name == name

@@ -1,16 +1,109 @@
-"""SeaweedMQ's Go module: what it says of its API is what tests/agent/seaweedmq.txt has."""
+"""SeaweedMQ's Go module: what it says of its API, and its own clients against a real broker.
+
+They are used as they come. agent_client reads no answers, sends no acknowledgements, and has no
+call that waits until its records have arrived: the test lets its program go once they have.
+pub_client's Shutdown waits for the nanosecond of its close message. sub_client acknowledges on
+whichever stream comes first, and cannot be closed.
+"""
 
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
+from smq.agent.proto import mq_broker_pb2 as pb
+from smq.agent.proto.mq_schema_pb2 import Topic
+from smq.client.kafka.group_admin import committed_offsets
+from smq.client.locate import cluster_at
+from smq.testing.smq_broker import SmqBroker
 from tests.agent.seaweedmq import RECORDED
+from tests.app.agent.doors import SETTINGS, Doors, opened
+from tests.app.agent.streams import soon
 from tests.clients import toolchain
 
-pytestmark = [pytest.mark.clients, pytest.mark.slow]
+pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(900)]
+
+MANY, FEW = 50_000, 100
+RUN_SECONDS_MAX = 200
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    directory = tmp_path_factory.mktemp("seaweedmq")
+    with SmqBroker(directory, SETTINGS) as broker, opened(broker) as found:
+        yield found
 
 
 def test_the_recorded_descriptors_are_those_of_its_go_module() -> None:
     program = toolchain.seaweedmq("descriptors")
     said = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60).stdout
     assert said == RECORDED.read_text()
+
+
+def call(what: str, *arguments: object) -> list[str]:
+    return [*toolchain.seaweedmq("referee"), what, *map(str, arguments)]
+
+
+def subscribe(service: str, address: str, topic: str, group: str, count: int) -> list[int]:
+    """The records that a subscriber reads."""
+    command = call(f"{service}-subscribe", address, "shop", topic, group, count)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [*map(int, done.stdout.split())]
+
+
+def end_of(doors: Doors, name: str) -> int:
+    """How many records the topic has."""
+    topic = Topic(namespace="shop", name=name)
+    found = doors.broker.LookupTopicBrokers(pb.LookupTopicBrokersRequest(topic=topic))
+    ranges = (each.partition for each in found.broker_partition_assignments)
+    asked = (pb.GetPartitionRangeInfoRequest(topic=topic, partition=each) for each in ranges)
+    return sum(
+        doors.broker.GetPartitionRangeInfo(each).offset_range.high_water_mark for each in asked
+    )
+
+
+def test_agent_client_publishes_subscribes_and_resumes(doors: Doors) -> None:
+    address = doors.smq.status().agent
+
+    def publish(first: int, count: int) -> None:
+        command = call("agent-publish", address, "shop", "agent", 4, first, count)
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
+            soon(lambda: exists(doors, "agent") and end_of(doors, "agent") == first + count)
+            assert program.stdin is not None
+            program.stdin.close()
+            assert program.wait(RUN_SECONDS_MAX) == 0
+
+    publish(0, MANY)
+    assert sorted(subscribe("agent", address, "agent", "readers", MANY)) == [*range(MANY)]
+    publish(MANY, FEW)
+    found = subscribe("agent", address, "agent", "readers", FEW)
+    assert sorted(found) == [*range(MANY, MANY + FEW)]
+
+
+def exists(doors: Doors, name: str) -> bool:
+    asked = pb.TopicExistsRequest(topic=Topic(namespace="shop", name=name))
+    return bool(doors.broker.TopicExists(asked).exists)
+
+
+def test_pub_client_and_sub_client_publish_subscribe_and_resume(doors: Doors) -> None:
+    address = doors.smq.status().grpc
+
+    def publish(first: int, count: int) -> None:
+        command = call("broker-publish", address, "shop", "broker", 4, first, count)
+        subprocess.run(command, capture_output=True, check=True, timeout=RUN_SECONDS_MAX)
+        assert end_of(doors, "broker") == first + count
+
+    publish(0, MANY)
+    assert {*subscribe("broker", address, "broker", "readers", MANY)} == {*range(MANY)}
+    soon(lambda: committed(doors, "readers") == MANY)
+    publish(MANY, FEW)
+    assert {*subscribe("broker", address, "broker", "readers", FEW)} == {*range(MANY, MANY + FEW)}
+
+
+def committed(doors: Doors, group: str) -> int:
+    with cluster_at(doors.smq.data_dir) as cluster:
+        offsets = committed_offsets(cluster, group)
+    return sum(offset for name, offset in offsets.items() if name.topic == "shop.broker")

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import grpc
 
-from smq.agent.answers import Answer, Answers
+from smq.agent.answers import Answers, PublishAnswer
 from smq.agent.sequences import PublisherName, Sequences, TooOld
-from smq.app.agent.refusals import Code, Refused, refused_by
+from smq.app.agent.refusals import CallRefused, Code, refused_by
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.client.producing.delivery.futures import BufferFull, Future
@@ -31,7 +31,7 @@ KEEPS_APPEND_TIME = "LogAppendTime"
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class NewRecord(NamedTuple):
+class PublishedRecord(NamedTuple):
     """A record as a publisher sends it. `partition`: None lets the key decide, or the producer."""
 
     value: bytes
@@ -42,9 +42,9 @@ class NewRecord(NamedTuple):
     sequence: int | None = None
 
 
-def invalid(sentence: str) -> Refused:
+def invalid(sentence: str) -> CallRefused:
     """A record is refused."""
-    return Refused(grpc.StatusCode.INVALID_ARGUMENT, sentence, Code.INVALID_RECORD)
+    return CallRefused(grpc.StatusCode.INVALID_ARGUMENT, sentence, Code.INVALID_RECORD)
 
 
 class Appender:
@@ -67,7 +67,7 @@ class Appender:
         self._before_max_ms = int(setting("message.timestamp.before.max.ms"))
         self._after_max_ms = int(setting("message.timestamp.after.max.ms"))
 
-    async def append(self, record: NewRecord) -> Future:
+    async def append(self, record: PublishedRecord) -> Future:
         """Send a record; waits while the producer has no room."""
         self._check(record)
         await self._make_room(record)  # From here to the end nothing else runs on the loop.
@@ -81,7 +81,7 @@ class Appender:
         sent.add_done_callback(partial(self._settle, name, record.sequence))
         return sent
 
-    def _named(self, record: NewRecord) -> PublisherName:
+    def _named(self, record: PublishedRecord) -> PublisherName:
         partition = -1 if record.partition is None else record.partition
         return PublisherName(self._publisher, self._topic.id, partition)
 
@@ -90,13 +90,13 @@ class Appender:
         if sent.exception(0) is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._sequences.forget, name, sequence, sent)
 
-    async def _make_room(self, record: NewRecord) -> None:
+    async def _make_room(self, record: PublishedRecord) -> None:
         room = self._topic.kafka_name, record.value, record.key
         while self._producer.must_wait(*room):
             with suppress(BufferFull):  # Its publisher waits with us, however long.
                 await asyncio.to_thread(self._producer.wait_for_room, *room)
 
-    def _send(self, record: NewRecord) -> Future:
+    def _send(self, record: PublishedRecord) -> Future:
         return self._producer.send(
             self._topic.kafka_name,
             record.value,
@@ -106,7 +106,7 @@ class Appender:
             partition=record.partition,
         )
 
-    def _check(self, record: NewRecord) -> None:
+    def _check(self, record: PublishedRecord) -> None:
         if self._needs_key and record.key is None:
             raise invalid(f"topic {self._topic.name} is compacted: its records need a key")
         if self._has_own_times:
@@ -123,19 +123,19 @@ class Appender:
 class _Sent:
     """A record on its way; without a future it is a refusal or a mark, whose answer is there."""
 
-    answer: Answer
+    answer: PublishAnswer
     future: Future | None = None
     bytes: int = 0
 
 
-class Stream:
+class PublishStream:
     """The records of a publisher's stream, and its answers.
 
     Records are answered in the order in which they came. Writing waits for the publisher to read,
     and nothing else does.
     """
 
-    def __init__(self, interval: int, acked: Callable[[Answer], object]) -> None:
+    def __init__(self, interval: int, acked: Callable[[PublishAnswer], object]) -> None:
         self._answers = Answers(interval)
         self._acked = acked
         self._sent: deque[_Sent] = deque()
@@ -146,19 +146,21 @@ class Stream:
 
     def add(self, future: Future, tag: int, sequence: int | None, size_bytes: int) -> None:
         """A record is on its way."""
-        self._sent.append(_Sent(Answer(tag, count=1, sequence=sequence), future, size_bytes))
+        self._sent.append(_Sent(PublishAnswer(tag, count=1, sequence=sequence), future, size_bytes))
         self._bytes += size_bytes
         self._arm()
 
-    def refuse(self, refused: Refused, tag: int, sequence: int | None) -> None:
+    def refuse(self, refused: CallRefused, tag: int, sequence: int | None) -> None:
         """A record is refused; the stream goes on without it."""
         error, code = refused.sentence, refused.code
-        self._sent.append(_Sent(Answer(tag, sequence=sequence, error=error, error_code=code)))
+        self._sent.append(
+            _Sent(PublishAnswer(tag, sequence=sequence, error=error, error_code=code))
+        )
         self._drain()
 
     def mark(self, tag: int) -> None:
         """The publisher wants to know when all that it has sent so far is done."""
-        self._sent.append(_Sent(Answer(tag)))
+        self._sent.append(_Sent(PublishAnswer(tag)))
         self._drain()
 
     async def has_room(self) -> None:
@@ -172,7 +174,7 @@ class Stream:
         self._has_ended = True
         self._news.set()
 
-    async def answer(self, write: Callable[[Answer], Awaitable[object]]) -> None:
+    async def answer(self, write: Callable[[PublishAnswer], Awaitable[object]]) -> None:
         """Write answers as they are due, until all records of an ended stream are answered."""
         while True:
             answer = self._answers.take(monotonic_ms())
@@ -228,7 +230,7 @@ class Stream:
         self._room.set()
 
 
-def _fill(answer: Answer, future: Future) -> None:
+def _fill(answer: PublishAnswer, future: Future) -> None:
     """Say what became of a record."""
     error = future.exception(0)
     if error is None:

@@ -19,7 +19,7 @@ CLUSTERS_KEPT_MAX = 4
 Result = TypeVar("Result")
 
 
-class Broker:
+class BrokerSide:
     """Connects at the first use: the shards start beside this process."""
 
     def __init__(self, data_dir: Path) -> None:

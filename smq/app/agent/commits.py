@@ -12,8 +12,8 @@ from functools import partial
 
 import grpc
 
-from smq.app.agent.broker import Broker
-from smq.app.agent.refusals import REFUSALS, Refused, refused_by
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.refusals import REFUSALS, CallRefused, refused_by
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.group_admin import (
     WITHOUT_MEMBERS,
@@ -35,13 +35,13 @@ def group_of(name: str) -> str:
     return name.removeprefix(KAFKAS_PREFIX)
 
 
-class Commits:
+class GroupCommits:
     """The offsets that are to be committed, and those of the groups that refuse them."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerSide) -> None:
         self._broker = broker
         self._dirty: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
-        self._refused: dict[str, Refused] = {}
+        self._refused: dict[str, CallRefused] = {}
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._patience_s: float | None = None
 
@@ -113,8 +113,8 @@ def _commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int])
             check(refused.error_code, f"group {group} does not take its offsets")
 
 
-def _mixed(group: str) -> Refused:
-    return Refused(
+def _mixed(group: str) -> CallRefused:
+    return CallRefused(
         grpc.StatusCode.FAILED_PRECONDITION,
         f"group {group} has consumers of Kafka's protocol, who share its partitions without "
         "SeaweedMQ's; use another group",

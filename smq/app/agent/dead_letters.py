@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from smq.agent.proto.mq_broker_pb2 import DataMessage
-from smq.app.agent.broker import Broker
+from smq.app.agent.broker import BrokerSide
 from smq.client.kafka import admin
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
@@ -49,7 +49,7 @@ def headers_of(letter: DeadLetter) -> list[tuple[str, bytes]]:
     return [(f"__dlq.errors.{name}", str(value).encode()) for name, value in said.items()]
 
 
-async def write(broker: Broker, letter: DeadLetter) -> None:
+async def write(broker: BrokerSide, letter: DeadLetter) -> None:
     """Append a dead letter, to a topic that is created for it. Raises BrokerError."""
     name, message = topic_of(letter.name.topic, letter.group), letter.message
     try:

@@ -8,13 +8,13 @@ and a start within one has no messages, and `next_offset` behind it.
 from functools import partial
 from typing import NamedTuple
 
-from smq.agent.places import Ends
+from smq.agent.places import LogEnds
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
-from smq.app.agent.broker import Broker
-from smq.app.agent.live import Live, Subscriber
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.readers import Reader, Readers
+from smq.app.agent.readers import PartitionReaders, Reader
 from smq.app.agent.refusals import Code
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import range_of, topic_name
@@ -38,7 +38,7 @@ MESSAGE_REST_BYTES = 40  # Of a message, beside key, value and headers.
 WAIT_MS_MAX = 60_000
 
 
-class _Wanted(NamedTuple):
+class _WantedMessages(NamedTuple):
     """How much of a partition, and how long it may be waited for."""
 
     start: int
@@ -52,7 +52,11 @@ class FetchCalls:
     """Answers those who name an offset themselves."""
 
     def __init__(
-        self, topics: KnownTopics, broker: Broker, readers: Readers, live: Live[Subscriber]
+        self,
+        topics: KnownTopics,
+        broker: BrokerSide,
+        readers: PartitionReaders,
+        live: Live[LiveSubscriber],
     ) -> None:
         self._topics, self._broker, self._readers, self._live = topics, broker, readers, live
 
@@ -115,10 +119,10 @@ class FetchCalls:
         )
 
 
-def ends_of(cluster: Cluster, topic: KnownTopic, partition: int) -> Ends:
+def ends_of(cluster: Cluster, topic: KnownTopic, partition: int) -> LogEnds:
     """Where a partition begins and ends. Raises BrokerError."""
     find = partial(find_offsets, cluster, topic.kafka_name, [partition])
-    return Ends(find(EARLIEST_TIMESTAMP)[partition], find(LATEST_TIMESTAMP)[partition])
+    return LogEnds(find(EARLIEST_TIMESTAMP)[partition], find(LATEST_TIMESTAMP)[partition])
 
 
 def _times(cluster: Cluster, topic: KnownTopic, partition: int) -> tuple[FoundPlace, FoundPlace]:
@@ -127,12 +131,12 @@ def _times(cluster: Cluster, topic: KnownTopic, partition: int) -> tuple[FoundPl
     return find(0)[partition], find(MAX_TIMESTAMP)[partition]
 
 
-def _wanted(request: pb.FetchMessageRequest) -> _Wanted:
+def _wanted(request: pb.FetchMessageRequest) -> _WantedMessages:
     if request.start_offset < 0:
         raise ValueError(f"start_offset is {request.start_offset}; offsets begin with 0")
     wait_ms = min(max(0, request.max_wait_ms), WAIT_MS_MAX)
     bytes_max = min(request.max_bytes if request.max_bytes > 0 else BYTES_DEFAULT, BYTES_MAX)
-    return _Wanted(
+    return _WantedMessages(
         start=request.start_offset,
         messages_max=min(max(0, request.max_messages) or MESSAGES_DEFAULT, MESSAGES_MAX),
         bytes_max=bytes_max - min(ANSWER_REST_BYTES, bytes_max // 2),
@@ -141,7 +145,7 @@ def _wanted(request: pb.FetchMessageRequest) -> _Wanted:
     )
 
 
-async def _read(reader: Reader, wanted: _Wanted) -> tuple[list[pb.DataMessage], int]:
+async def _read(reader: Reader, wanted: _WantedMessages) -> tuple[list[pb.DataMessage], int]:
     """Messages from the start on, without a gap, and the offset behind them."""
     messages: list[pb.DataMessage] = []
     at, size_bytes = wanted.start, 0

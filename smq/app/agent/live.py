@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from smq.agent.layouts import Range
+from smq.agent.layouts import RingRange
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Publisher:
+class LivePublisher:
     """A stream of a publisher to one partition."""
 
     topic: str
-    partition: Range
+    partition: RingRange
     name: str
     client_id: str
     connected_ns: int
@@ -22,11 +22,11 @@ class Publisher:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Subscriber:
+class LiveSubscriber:
     """A stream of a subscriber from one partition."""
 
     topic: str
-    partition: Range
+    partition: RingRange
     group: str
     consumer_id: str
     client_id: str
@@ -36,7 +36,7 @@ class Subscriber:
     received_offset: int = -1
 
 
-Stream = TypeVar("Stream", Publisher, Subscriber)
+Stream = TypeVar("Stream", LivePublisher, LiveSubscriber)
 
 
 class Live(Generic[Stream]):

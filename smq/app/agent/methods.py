@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from smq.app.agent.refusals import Refused, attempted
+from smq.app.agent.refusals import CallRefused, attempted
 
 Context: TypeAlias = grpc.aio.ServicerContext
 Handler: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
@@ -64,10 +64,10 @@ def _method(method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler
 
 async def _answered(answer: Awaitable[Any], context: Context) -> Any:  # noqa: ANN401  (a message)
     found = await attempted(answer)
-    if isinstance(found, Refused):
+    if isinstance(found, CallRefused):
         await context.abort(found.status, found.sentence)
     return found
 
 
 async def _unimplemented(_: Any, __: Context) -> None:  # noqa: ANN401  (no message)
-    raise Refused(grpc.StatusCode.UNIMPLEMENTED, BETWEEN_BROKERS)
+    raise CallRefused(grpc.StatusCode.UNIMPLEMENTED, BETWEEN_BROKERS)

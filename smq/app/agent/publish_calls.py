@@ -13,16 +13,23 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from smq.agent.answers import INTERVAL_MAX, Answer
-from smq.agent.layouts import Range
+from smq.agent.answers import INTERVAL_MAX, PublishAnswer
+from smq.agent.layouts import RingRange
 from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
 from smq.agent.records import misfit
 from smq.agent.sequences import Sequences
-from smq.app.agent.appending import MS_NS, Appender, Headers, NewRecord, Stream, invalid
-from smq.app.agent.broker import Broker
-from smq.app.agent.live import Live, Publisher
+from smq.app.agent.appending import (
+    MS_NS,
+    Appender,
+    Headers,
+    PublishedRecord,
+    PublishStream,
+    invalid,
+)
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.live import Live, LivePublisher
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.refusals import Code, Refused, attempted
+from smq.app.agent.refusals import CallRefused, Code, attempted
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import range_of, topic_name
@@ -34,7 +41,7 @@ SESSIONS_MAX = 10_000  # Begun and without a stream: the oldest goes.
 SESSION_BITS = 63
 
 
-class Session(NamedTuple):
+class PublishSession(NamedTuple):
     """What StartPublishSession has said."""
 
     topic: KnownTopic
@@ -45,11 +52,11 @@ class PublishCalls:
     """The calls of both services by which records come in."""
 
     def __init__(
-        self, topics: KnownTopics, broker: Broker, calls: TopicCalls, live: Live[Publisher]
+        self, topics: KnownTopics, broker: BrokerSide, calls: TopicCalls, live: Live[LivePublisher]
     ) -> None:
         self._topics, self._broker, self._calls, self._live = topics, broker, calls, live
         self._sequences = Sequences[Future]()
-        self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._sessions: OrderedDict[int, PublishSession] = OrderedDict()
 
     def broker_handlers(self) -> dict[str, Handler]:
         """The calls of the broker service, by name."""
@@ -70,7 +77,7 @@ class PublishCalls:
         if first is grpc.aio.EOF:
             return
         begun = await attempted(self._begun(first))
-        if isinstance(begun, Refused):
+        if isinstance(begun, CallRefused):
             answer = pb.PublishMessageResponse(error=begun.sentence, error_code=begun.code)
             answer.should_close = True
             await context.write(answer)
@@ -79,7 +86,7 @@ class PublishCalls:
         await context.write(pb.PublishMessageResponse())
         now_ns = wall_ms() * MS_NS
         publisher = self._live.begin(
-            Publisher(
+            LivePublisher(
                 topic=topic.kafka_name,
                 partition=wanted,
                 name=first.init.publisher_name,
@@ -89,7 +96,7 @@ class PublishCalls:
             )
         )
         try:
-            stream = Stream(first.init.ack_interval, lambda answer: _note(publisher, answer))
+            stream = PublishStream(first.init.ack_interval, lambda answer: _note(publisher, answer))
             read = _read_messages(context, stream, appender, partition, publisher)
             await _both(stream, read, lambda answer: context.write(_message_answer(answer)))
         finally:
@@ -97,7 +104,7 @@ class PublishCalls:
 
     async def _begun(
         self, first: pb.PublishMessageRequest
-    ) -> tuple[KnownTopic, Range, int, Appender]:
+    ) -> tuple[KnownTopic, RingRange, int, Appender]:
         """What the first message of a stream says."""
         if first.WhichOneof("message") != "init":
             raise invalid("the first message of a stream is its init")
@@ -121,10 +128,10 @@ class PublishCalls:
             message_record_type=request.record_type,
         )
         topic = await attempted(self._calls.configured(wanted))
-        if isinstance(topic, Refused):
+        if isinstance(topic, CallRefused):
             return agent_pb.StartPublishSessionResponse(error=topic.sentence)
         session_id = secrets.randbits(SESSION_BITS)
-        self._sessions[session_id] = Session(topic, request.publisher_name)
+        self._sessions[session_id] = PublishSession(topic, request.publisher_name)
         if len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
         return agent_pb.StartPublishSessionResponse(session_id=session_id)
@@ -152,7 +159,7 @@ class PublishCalls:
             return
         try:
             appender = await self._appender(session.topic, session.publisher)
-            stream = Stream(INTERVAL_MAX, lambda _: None)
+            stream = PublishStream(INTERVAL_MAX, lambda _: None)
             read = _read_records(context, first, stream, appender, session.topic)
             await _both(stream, read, lambda answer: context.write(_record_answer(answer)))
         finally:
@@ -160,7 +167,9 @@ class PublishCalls:
 
 
 async def _both(
-    stream: Stream, read: Awaitable[None], write: Callable[[Answer], Awaitable[object]]
+    stream: PublishStream,
+    read: Awaitable[None],
+    write: Callable[[PublishAnswer], Awaitable[object]],
 ) -> None:
     """Read and answer at the same time; the end of a stream waits for its answers."""
 
@@ -173,13 +182,17 @@ async def _both(
         group.create_task(stream.answer(write))
 
 
-def _note(publisher: Publisher, answer: Answer) -> None:
+def _note(publisher: LivePublisher, answer: PublishAnswer) -> None:
     if answer.last_offset >= 0:
         publisher.published_offset = publisher.acked_offset = answer.last_offset
 
 
 async def _read_messages(
-    context: Context, stream: Stream, appender: Appender, partition: int, publisher: Publisher
+    context: Context,
+    stream: PublishStream,
+    appender: Appender,
+    partition: int,
+    publisher: LivePublisher,
 ) -> None:
     while (request := await context.read()) is not grpc.aio.EOF:
         now_ns = wall_ms() * MS_NS
@@ -197,14 +210,14 @@ async def _read_messages(
             headers = _headers(data.headers)
             time_ms = tag // MS_NS
             key = data.key or None
-            record = NewRecord(data.value, key, partition, time_ms, headers, sequence)
+            record = PublishedRecord(data.value, key, partition, time_ms, headers, sequence)
             await _append(stream, appender, record, tag)
 
 
 async def _read_records(
     context: Context,
     request: agent_pb.PublishRecordRequest,
-    stream: Stream,
+    stream: PublishStream,
     appender: Appender,
     topic: KnownTopic,
 ) -> None:
@@ -221,15 +234,17 @@ async def _read_records(
                 key = request.key or None
                 partition = None if key is None else partition_of_key(key, count)
                 value, headers = request.value.SerializeToString(), _headers(request.headers)
-                record = NewRecord(value, key, partition, wall_ms(), headers, sequence)
+                record = PublishedRecord(value, key, partition, wall_ms(), headers, sequence)
                 await _append(stream, appender, record, tag)
         request = await context.read()
 
 
-async def _append(stream: Stream, appender: Appender, record: NewRecord, tag: int) -> None:
+async def _append(
+    stream: PublishStream, appender: Appender, record: PublishedRecord, tag: int
+) -> None:
     await stream.has_room()
     sent = await attempted(appender.append(record))
-    if isinstance(sent, Refused):
+    if isinstance(sent, CallRefused):
         stream.refuse(sent, tag, record.sequence)
     else:
         stream.add(sent, tag, record.sequence, len(record.value) + len(record.key or b""))
@@ -239,7 +254,7 @@ def _headers(found: Iterable[pb.Header]) -> Headers:
     return [(each.key, each.value if each.HasField("value") else None) for each in found]
 
 
-def _message_answer(answer: Answer) -> pb.PublishMessageResponse:
+def _message_answer(answer: PublishAnswer) -> pb.PublishMessageResponse:
     return pb.PublishMessageResponse(
         ack_ts_ns=answer.tag,
         error=_said(answer),
@@ -250,7 +265,7 @@ def _message_answer(answer: Answer) -> pb.PublishMessageResponse:
     )
 
 
-def _record_answer(answer: Answer) -> agent_pb.PublishRecordResponse:
+def _record_answer(answer: PublishAnswer) -> agent_pb.PublishRecordResponse:
     return agent_pb.PublishRecordResponse(
         ack_sequence=answer.tag,
         error=_said(answer),
@@ -262,7 +277,7 @@ def _record_answer(answer: Answer) -> agent_pb.PublishRecordResponse:
     )
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: PublishAnswer) -> str:
     if not answer.merged_errors:
         return answer.error
     more = f"{answer.merged_errors} more records were refused, and their answers not read"

@@ -7,7 +7,7 @@ back, and keeps what its last caller had no room for. It sees committed records 
 from collections import deque
 from functools import partial
 
-from smq.app.agent.broker import Broker
+from smq.app.agent.broker import BrokerSide
 from smq.app.agent.topics import KnownTopic
 from smq.client.client import Client
 from smq.client.consuming.aio_consumer import AsyncConsumer
@@ -87,10 +87,10 @@ class Reader:
         await self._consumer.close()
 
 
-class Readers:
+class PartitionReaders:
     """Readers that are open and idle, for callers who name an offset each time."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerSide) -> None:
         self._broker = broker
         self._idle: deque[tuple[tuple[object, int], Reader]] = deque()
 

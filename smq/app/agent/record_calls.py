@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 
-from smq.agent.in_flight import Identity
+from smq.agent.in_flight import RecordIdentity
 from smq.agent.layouts import PARTITIONS_MAX
-from smq.agent.places import SessionStarts, Wanted
+from smq.agent.places import SessionStarts, WantedPlace
 from smq.agent.proto import mq_agent_pb2 as pb
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.agent.proto.mq_schema_pb2 import OffsetType
@@ -22,16 +22,16 @@ from smq.agent.records import value_of_bytes
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.refusals import REFUSALS, Refused, attempted, refused_by
+from smq.app.agent.refusals import REFUSALS, CallRefused, attempted, refused_by
 from smq.app.agent.shares import Share, Sharings
 from smq.app.agent.subscribing import (
+    GroupInstance,
     InstanceName,
-    Member,
     Subscriptions,
     is_explicit,
     refuse_filter,
 )
-from smq.app.agent.subscription import Subscription
+from smq.app.agent.subscription import PartitionSubscription
 from smq.app.agent.topics import KnownTopic
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
@@ -64,7 +64,7 @@ class RecordCalls:
         if first is grpc.aio.EOF:
             return
         topic = await attempted(self._topic_of(first))
-        if isinstance(topic, Refused):
+        if isinstance(topic, CallRefused):
             await context.write(pb.SubscribeRecordResponse(error=topic.sentence))
             return
         init = first.init
@@ -72,7 +72,7 @@ class RecordCalls:
         partitions_max = max(0, init.max_subscribed_partitions) or PARTITIONS_MAX
         with self._subscriptions.instances.stream_of(name) as windows:
             is_all = is_explicit(context)
-            member = Member(
+            member = GroupInstance(
                 name,
                 windows,
                 client_id=context.peer(),
@@ -102,13 +102,13 @@ def _starts(topic: KnownTopic, init: Init) -> SessionStarts:
     """Where a session wants its partitions to begin. Raises UnknownRange."""
     kind = init.offset_type
     entries = {
-        topic.partition_of(range_of(each.partition)): Wanted(
+        topic.partition_of(range_of(each.partition)): WantedPlace(
             kind, each.start_offset, each.start_ts_ns or init.offset_ts_ns
         )
         for each in init.partition_offsets
     }
     others = OffsetType.RESUME_OR_EARLIEST if kind in _BY_OFFSET else kind
-    return SessionStarts(entries, Wanted(others, ts_ns=init.offset_ts_ns))
+    return SessionStarts(entries, WantedPlace(others, ts_ns=init.offset_ts_ns))
 
 
 class RecordStream:
@@ -117,17 +117,17 @@ class RecordStream:
     def __init__(
         self,
         subscriptions: Subscriptions,
-        member: Member,
+        member: GroupInstance,
         topic: KnownTopic,
         share: Share,
         context: Context,
     ) -> None:
         self._subscriptions, self._member, self._topic = subscriptions, member, topic
         self._share, self._context = share, context
-        self._parts: dict[int, tuple[Subscription, asyncio.Task[None]]] = {}
+        self._parts: dict[int, tuple[PartitionSubscription, asyncio.Task[None]]] = {}
         self._writing = asyncio.Lock()
         self._has_ended = False
-        self._ending: Refused | None = None
+        self._ending: CallRefused | None = None
 
     def end(self) -> None:
         """Deliver no more."""
@@ -178,7 +178,7 @@ class RecordStream:
             task = asyncio.create_task(self._deliver(subscription, partition))
             self._parts[partition] = subscription, task
 
-    async def _deliver(self, subscription: Subscription, partition: int) -> None:
+    async def _deliver(self, subscription: PartitionSubscription, partition: int) -> None:
         async def write(message: DataMessage, deliveries: int) -> None:
             await self._write(_response(message, partition, deliveries))
 
@@ -217,7 +217,7 @@ class RecordStream:
             elif request.HasField("init"):
                 await self._write(_error("a stream has one init, which it had"))
             else:
-                identity = Identity(request.ack_sequence, request.ack_key)
+                identity = RecordIdentity(request.ack_sequence, request.ack_key)
                 self._subscriptions.settle(self._member.windows, identity, nack=request.nack)
 
     async def _seek(self, seek: pb.SubscribeRecordRequest.SeekMessage) -> None:
@@ -226,9 +226,9 @@ class RecordStream:
         if found is None:
             await self._write(_error(f"this stream does not have partition {seek.partition} now"))
             return
-        work = self._subscriptions.seek(found[0], Wanted(seek.offset_type, seek.offset))
+        work = self._subscriptions.seek(found[0], WantedPlace(seek.offset_type, seek.offset))
         note = await attempted(work)
-        said = note.sentence if isinstance(note, Refused) else note
+        said = note.sentence if isinstance(note, CallRefused) else note
         await self._write(pb.SubscribeRecordResponse(error=said, partition=seek.partition))
 
     async def _say_end(self) -> None:

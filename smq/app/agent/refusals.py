@@ -30,7 +30,7 @@ class Code(IntEnum):
     PUBLISHER_NOT_FOUND = 100
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """A call, or a record of a stream, is refused with a sentence."""
 
     def __init__(self, status: grpc.StatusCode, sentence: str, code: Code = Code.UNKNOWN) -> None:
@@ -38,9 +38,9 @@ class Refused(Exception):
         self.status, self.sentence, self.code = status, sentence, code
 
 
-def no_topic(name: object) -> Refused:
+def no_topic(name: object) -> CallRefused:
     """There is no such topic, or none that the caller may know of."""
-    return Refused(_Status.NOT_FOUND, f"there is no topic {name}", Code.TOPIC_NOT_FOUND)
+    return CallRefused(_Status.NOT_FOUND, f"there is no topic {name}", Code.TOPIC_NOT_FOUND)
 
 
 _OF_BROKER = {
@@ -63,15 +63,15 @@ _OF_BROKER = {
 }
 
 
-REFUSALS = (Refused, BrokerError, UnknownRange, OutOfRange, ValueError)
+REFUSALS = (CallRefused, BrokerError, UnknownRange, OutOfRange, ValueError)
 """What callers cause, and what brokers do; anything else is a bug of ours."""
 
 
-def refused_by(error: Exception) -> Refused:
+def refused_by(error: Exception) -> CallRefused:
     """What an error tells the caller."""
     found = _Status.UNKNOWN, Code.UNKNOWN
     match error:
-        case Refused():
+        case CallRefused():
             return error
         case BrokerError():
             found = _OF_BROKER.get(error.code, found)
@@ -81,10 +81,10 @@ def refused_by(error: Exception) -> Refused:
             found = _Status.OUT_OF_RANGE, Code.UNKNOWN
         case ValueError():
             found = _Status.INVALID_ARGUMENT, Code.CONFIG
-    return Refused(found[0], str(error), found[1])
+    return CallRefused(found[0], str(error), found[1])
 
 
-async def attempted(work: Awaitable[Result]) -> Result | Refused:
+async def attempted(work: Awaitable[Result]) -> Result | CallRefused:
     """What some work gives, or why it is refused."""
     try:
         return await work

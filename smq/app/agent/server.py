@@ -8,18 +8,18 @@ from typing import NamedTuple
 import grpc
 
 from smq.agent.proto import mq_agent_pb2, mq_broker_pb2
-from smq.app.agent.broker import Broker
-from smq.app.agent.commits import Commits
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.commits import GroupCommits
 from smq.app.agent.coordinate_calls import CoordinateCalls
 from smq.app.agent.fetch_calls import FetchCalls
-from smq.app.agent.live import Live, Publisher, Subscriber
+from smq.app.agent.live import Live, LivePublisher, LiveSubscriber
 from smq.app.agent.methods import Handler, service_of
 from smq.app.agent.publish_calls import PublishCalls
-from smq.app.agent.readers import Readers
+from smq.app.agent.readers import PartitionReaders
 from smq.app.agent.record_calls import RecordCalls
 from smq.app.agent.shares import Sharings
 from smq.app.agent.subscribe_calls import SubscribeCalls
-from smq.app.agent.subscribing import Subscriptions, Surroundings
+from smq.app.agent.subscribing import SubscriberSurroundings, Subscriptions
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopics
 from smq.app.process.inheritance import Inheritance
@@ -67,7 +67,7 @@ async def _serve(inheritance: Inheritance) -> None:
         if stop.is_set():
             return
         await asyncio.sleep(STORE_POLL_S)
-    broker = Broker(inheritance.data_dir)
+    broker = BrokerSide(inheritance.data_dir)
     parts = _parts(inheritance, broker)
     committing = asyncio.create_task(parts.commits.keep_committing())
     host = bracketed(inheritance.config.grpc_host)
@@ -95,18 +95,18 @@ def _request_stop(fd: int, stop: asyncio.Event) -> None:
     stop.set()
 
 
-class Parts(NamedTuple):
+class ServedParts(NamedTuple):
     """What is served on each port, by its setting; what keeps running; and what ends streams."""
 
     services: Mapping[str, grpc.GenericRpcHandler]
-    commits: Commits
+    commits: GroupCommits
     endings: Sequence[Callable[[], None]]
 
 
-def _parts(inheritance: Inheritance, broker: Broker) -> Parts:
+def _parts(inheritance: Inheritance, broker: BrokerSide) -> ServedParts:
     store = inheritance.data_dir / STORE
     topics = KnownTopics(inheritance.catalog, open_layouts(store), inheritance.config)
-    publishers, subscribers = Live[Publisher](), Live[Subscriber]()
+    publishers, subscribers = Live[LivePublisher](), Live[LiveSubscriber]()
     calls = TopicCalls(
         topics,
         broker,
@@ -115,9 +115,9 @@ def _parts(inheritance: Inheritance, broker: Broker) -> Parts:
         (publishers, subscribers),
     )
     publishing = PublishCalls(topics, broker, calls, publishers)
-    readers, commits = Readers(broker), Commits(broker)
+    readers, commits = PartitionReaders(broker), GroupCommits(broker)
     fetching = FetchCalls(topics, broker, readers, subscribers)
-    around = Surroundings(topics, broker, readers, commits, subscribers)
+    around = SubscriberSurroundings(topics, broker, readers, commits, subscribers)
     subscriptions = Subscriptions(around)
     messages, sharings = SubscribeCalls(subscriptions), Sharings()
     records = RecordCalls(subscriptions, sharings)
@@ -134,7 +134,7 @@ def _parts(inheritance: Inheritance, broker: Broker) -> Parts:
         "grpc.port": service_of(_service(mq_broker_pb2, "SeaweedMessaging"), of_broker),
         "agent.port": service_of(_service(mq_agent_pb2, "SeaweedMessagingAgent"), of_agent),
     }
-    return Parts(services, commits, (subscriptions.end_all, records.end_all))
+    return ServedParts(services, commits, (subscriptions.end_all, records.end_all))
 
 
 def _service(module: object, name: str) -> object:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from smq.agent.sharing import Sharing
+from smq.agent.sharing import PartitionSharing
 from smq.app.agent.topics import KnownTopic
 
 
@@ -10,7 +10,7 @@ class Shared:
     """A topic, as a group's instances share it."""
 
     def __init__(self, partition_count: int) -> None:
-        self.sharing = Sharing["Share"](partition_count)
+        self.sharing = PartitionSharing["Share"](partition_count)
         self.shares: set[Share] = set()
 
     def tell(self) -> None:

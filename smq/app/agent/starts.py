@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from smq.agent.places import Start, Wanted, problem_of, start_of, timestamp_ms
-from smq.app.agent.broker import Broker
+from smq.agent.places import Start, WantedPlace, problem_of, start_of, timestamp_ms
+from smq.app.agent.broker import BrokerSide
 from smq.app.agent.fetch_calls import ends_of
 from smq.app.agent.topics import KnownTopic
 from smq.client.kafka.cluster import Cluster
@@ -11,7 +11,11 @@ from smq.client.kafka.offsets import NOT_FOUND, find_offsets
 
 
 async def start_at(
-    broker: Broker, topic: KnownTopic, partition: int, wanted: Wanted, committed: int | None
+    broker: BrokerSide,
+    topic: KnownTopic,
+    partition: int,
+    wanted: WantedPlace,
+    committed: int | None,
 ) -> Start:
     """Where to begin. Raises OutOfRange, ValueError, BrokerError."""
     if problem := problem_of(wanted):

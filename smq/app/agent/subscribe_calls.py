@@ -11,21 +11,21 @@ from typing import Any
 
 import grpc
 
-from smq.agent.in_flight import Identity, InstanceWindows
-from smq.agent.places import Wanted
+from smq.agent.in_flight import InstanceWindows, RecordIdentity
+from smq.agent.places import WantedPlace
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.refusals import REFUSALS, Refused, attempted, refused_by
+from smq.app.agent.refusals import REFUSALS, CallRefused, attempted, refused_by
 from smq.app.agent.subscribing import (
+    GroupInstance,
     InstanceName,
-    Member,
     Subscriptions,
     is_explicit,
     refuse_filter,
 )
-from smq.app.agent.subscription import Subscription
+from smq.app.agent.subscription import PartitionSubscription
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
 from smq.client.errors import NoSuchTopic
@@ -48,7 +48,7 @@ class SubscribeCalls:
         name = InstanceName(group_of(first.init.consumer_group), first.init.consumer_id)
         with self._subscriptions.instances.stream_of(name) as windows:
             begun = await attempted(self._begun(first, context, name, windows))
-            if isinstance(begun, Refused):
+            if isinstance(begun, CallRefused):
                 await _refuse(context, begun)
                 return
             try:
@@ -62,7 +62,7 @@ class SubscribeCalls:
         context: Context,
         name: InstanceName,
         windows: InstanceWindows,
-    ) -> Subscription:
+    ) -> PartitionSubscription:
         """What the first message of a stream says. Raises REFUSALS."""
         if first.WhichOneof("message") != "init":
             raise ValueError("the first message of a stream is its init")
@@ -70,7 +70,7 @@ class SubscribeCalls:
         refuse_filter(init.filter)
         topic = self._subscriptions.around.topics.find(topic_name(init.topic))
         place, is_all = init.partition_offset, is_explicit(context)
-        member = Member(
+        member = GroupInstance(
             name,
             windows,
             client_id=init.client_id or context.peer(),
@@ -81,13 +81,13 @@ class SubscribeCalls:
             member,
             topic,
             topic.partition_of(range_of(place.partition)),
-            Wanted(init.offset_type, place.start_offset, place.start_ts_ns),
+            WantedPlace(init.offset_type, place.start_offset, place.start_ts_ns),
         )
         if start.note:
             await _say(context, start.note)
         return subscription
 
-    async def _stream(self, context: Context, subscription: Subscription) -> None:
+    async def _stream(self, context: Context, subscription: PartitionSubscription) -> None:
         """Deliver and read until either ends; then say that this was all, and why."""
 
         async def write(message: pb.DataMessage, _: int) -> None:
@@ -109,34 +109,36 @@ class SubscribeCalls:
             with suppress(asyncio.CancelledError):
                 await reading
 
-    async def _read(self, context: Context, subscription: Subscription) -> None:
+    async def _read(self, context: Context, subscription: PartitionSubscription) -> None:
         while (request := await context.read()) is not grpc.aio.EOF:
             subscription.subscriber.seen_ns = wall_ms() * MS_NS
             match request.WhichOneof("message"):
                 case "ack":
                     self._take_ack(request.ack, subscription)
                 case "seek":
-                    wanted = Wanted(request.seek.offset_type, request.seek.offset)
+                    wanted = WantedPlace(request.seek.offset_type, request.seek.offset)
                     await self._seek(context, wanted, subscription)
                 case _:
                     await _say(context, "a stream has one init, which it had")
 
     def _take_ack(
-        self, ack: pb.SubscribeMessageRequest.AckMessage, subscription: Subscription
+        self, ack: pb.SubscribeMessageRequest.AckMessage, subscription: PartitionSubscription
     ) -> None:
         if ack.HasField("offset"):
             self._subscriptions.settle_offset(subscription, ack.offset, nack=ack.nack)
         else:
-            identity = Identity(ack.ts_ns, ack.key)
+            identity = RecordIdentity(ack.ts_ns, ack.key)
             self._subscriptions.settle(subscription.terms.instance, identity, nack=ack.nack)
 
-    async def _seek(self, context: Context, wanted: Wanted, subscription: Subscription) -> None:
+    async def _seek(
+        self, context: Context, wanted: WantedPlace, subscription: PartitionSubscription
+    ) -> None:
         """Continue elsewhere; an empty control message says that it is done."""
         note = await attempted(self._subscriptions.seek(subscription, wanted))
-        await _say(context, note.sentence if isinstance(note, Refused) else note)
+        await _say(context, note.sentence if isinstance(note, CallRefused) else note)
 
 
-async def _refuse(context: Context, refused: Refused) -> None:
+async def _refuse(context: Context, refused: CallRefused) -> None:
     """End a stream with its reason; by a status where the caller can only go elsewhere."""
     if refused.status is grpc.StatusCode.FAILED_PRECONDITION:
         await context.abort(refused.status, refused.sentence)

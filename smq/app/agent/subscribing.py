@@ -6,18 +6,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from smq.agent.in_flight import Identity, InstanceWindows, Limits, PartitionWindow, window_of
+from smq.agent.in_flight import (
+    InstanceWindows,
+    PartitionWindow,
+    RecordIdentity,
+    WindowLimits,
+    window_of,
+)
 from smq.agent.layouts import range_of
-from smq.agent.places import Start, Wanted
+from smq.agent.places import Start, WantedPlace
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.app.agent.appending import MS_NS
-from smq.app.agent.broker import Broker
-from smq.app.agent.commits import Commits
-from smq.app.agent.live import Live, Subscriber
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.commits import GroupCommits
+from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.methods import Context
-from smq.app.agent.readers import Readers
+from smq.app.agent.readers import PartitionReaders
 from smq.app.agent.starts import start_at
-from smq.app.agent.subscription import Subscription, Terms
+from smq.app.agent.subscription import PartitionSubscription, SubscriptionTerms
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.process.clock import wall_ms
 from smq.client.names import TopicPartition
@@ -35,14 +41,14 @@ class InstanceName(NamedTuple):
     instance: str
 
 
-class Surroundings(NamedTuple):
+class SubscriberSurroundings(NamedTuple):
     """What subscriptions of both services need."""
 
     topics: KnownTopics
-    broker: Broker
-    readers: Readers
-    commits: Commits
-    live: Live[Subscriber]
+    broker: BrokerSide
+    readers: PartitionReaders
+    commits: GroupCommits
+    live: Live[LiveSubscriber]
 
 
 class Instances:
@@ -77,7 +83,7 @@ def refuse_filter(text: str) -> None:
         raise ValueError("filter: this version of SMQ has no filters; leave it empty")
 
 
-class Member(NamedTuple):
+class GroupInstance(NamedTuple):
     """Who subscribes, and how: `window` is what the client asks for."""
 
     name: InstanceName
@@ -90,14 +96,14 @@ class Member(NamedTuple):
 class Subscriptions:
     """The subscriptions that are open now."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: SubscriberSurroundings) -> None:
         self.around = around
         self.instances = Instances()
-        self._all: set[Subscription] = set()
+        self._all: set[PartitionSubscription] = set()
 
     async def begin(
-        self, member: Member, topic: KnownTopic, partition: int, wanted: Wanted
-    ) -> tuple[Subscription, Start]:
+        self, member: GroupInstance, topic: KnownTopic, partition: int, wanted: WantedPlace
+    ) -> tuple[PartitionSubscription, Start]:
         """A subscription of a partition. Raises Refused, OutOfRange, ValueError, BrokerError."""
         around, group = self.around, member.name.group
         name = TopicPartition(topic.kafka_name, partition)
@@ -106,7 +112,7 @@ class Subscriptions:
             around.commits.note(group, name, start.offset)
         reader = await around.readers.opened(topic, partition, start.offset)
         now_ns = wall_ms() * MS_NS
-        subscriber = Subscriber(
+        subscriber = LiveSubscriber(
             topic=topic.kafka_name,
             partition=range_of(topic.layout, partition),
             group=group,
@@ -116,14 +122,14 @@ class Subscriptions:
             seen_ns=now_ns,
         )
         ack_timeout_ms = int(around.topics.setting(topic, GRPC_ACK_TIMEOUT))
-        limits = Limits(window_of(member.window), ack_timeout_ms)
-        subscription = Subscription(
+        limits = WindowLimits(window_of(member.window), ack_timeout_ms)
+        subscription = PartitionSubscription(
             topic=topic,
             name=name,
             broker=around.broker,
             commits=around.commits,
             reader=reader,
-            terms=Terms(
+            terms=SubscriptionTerms(
                 group=group,
                 instance=member.windows,
                 tracks=member.tracks,
@@ -135,14 +141,14 @@ class Subscriptions:
         return subscription, start
 
     async def find_start(
-        self, group: str, topic: KnownTopic, partition: int, wanted: Wanted
+        self, group: str, topic: KnownTopic, partition: int, wanted: WantedPlace
     ) -> Start:
         """Where a group begins. Raises as `begin`."""
         commits = await self.around.commits.begin(group) if group else {}
         committed = commits.get(TopicPartition(topic.kafka_name, partition))
         return await start_at(self.around.broker, topic, partition, wanted, committed)
 
-    async def end(self, subscription: Subscription) -> None:
+    async def end(self, subscription: PartitionSubscription) -> None:
         """A subscription has ended: commit what it has done, whatever happens to the caller."""
         self._all.discard(subscription)
         self.around.live.end(subscription.subscriber)
@@ -153,7 +159,7 @@ class Subscriptions:
         for each in self._all:
             each.end()
 
-    def settle(self, windows: InstanceWindows, identity: Identity, *, nack: bool) -> None:
+    def settle(self, windows: InstanceWindows, identity: RecordIdentity, *, nack: bool) -> None:
         """An acknowledgement by time and key, on any stream of an instance."""
         found = windows.find(identity)
         if found is not None:
@@ -161,14 +167,16 @@ class Subscriptions:
             owner = next(each for each in self._all if each.window is window)
             self.settle_offset(owner, offset, nack=nack)
 
-    def settle_offset(self, subscription: Subscription, offset: int, *, nack: bool) -> None:
+    def settle_offset(
+        self, subscription: PartitionSubscription, offset: int, *, nack: bool
+    ) -> None:
         """An acknowledgement by offset; one of a record that the subscriber does not have counts
         as unknown."""
         settle = subscription.release if nack else subscription.acknowledge
         if not settle(offset):
             subscription.terms.instance.unknown += 1
 
-    async def seek(self, subscription: Subscription, wanted: Wanted) -> str:
+    async def seek(self, subscription: PartitionSubscription, wanted: WantedPlace) -> str:
         """Continue elsewhere; returns a note. Raises OutOfRange, ValueError, BrokerError."""
         group, partition = subscription.terms.group, subscription.name.partition
         start = await self.find_start(group, subscription.topic, partition, wanted)

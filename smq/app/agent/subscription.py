@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from smq.agent.in_flight import Identity, InstanceWindows, PartitionWindow
+from smq.agent.in_flight import InstanceWindows, PartitionWindow, RecordIdentity
 from smq.agent.proto.mq_broker_pb2 import DataMessage
-from smq.app.agent.broker import Broker
-from smq.app.agent.commits import Commits
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.commits import GroupCommits
 from smq.app.agent.dead_letters import DeadLetter, write as write_dead_letter
 from smq.app.agent.fetch_calls import message_of
-from smq.app.agent.live import Subscriber
+from smq.app.agent.live import LiveSubscriber
 from smq.app.agent.readers import Reader
 from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import monotonic_ms
@@ -35,7 +35,7 @@ Write = Callable[[DataMessage, int], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class SubscriptionTerms:
     """What a stream and the group have agreed on. `tracks`: whether a record has to be
     acknowledged."""
 
@@ -46,16 +46,16 @@ class Terms:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Subscription:
+class PartitionSubscription:
     """A partition of a stream. `run` delivers until `end`, or until the topic is gone."""
 
     topic: KnownTopic
     name: TopicPartition
-    broker: Broker
-    commits: Commits
+    broker: BrokerSide
+    commits: GroupCommits
     reader: Reader
-    terms: Terms
-    subscriber: Subscriber
+    terms: SubscriptionTerms
+    subscriber: LiveSubscriber
     window: PartitionWindow = field(init=False)
     _held: dict[int, DataMessage] = field(default_factory=dict)
     _held_bytes: int = 0
@@ -152,7 +152,7 @@ class Subscription:
             self.window.take_done(offset)
             self._note_commit()
         else:
-            self.window.take(offset, Identity(message.ts_ns, message.key), monotonic_ms())
+            self.window.take(offset, RecordIdentity(message.ts_ns, message.key), monotonic_ms())
             self._held[offset] = message
             self._held_bytes += message.ByteSize()
             self.terms.instance.delivered(self.window, offset)
@@ -184,7 +184,7 @@ class Subscription:
     def _let_go(self, offset: int) -> None:
         message = self._held.pop(offset)
         self._held_bytes -= message.ByteSize()
-        self.terms.instance.settle(Identity(message.ts_ns, message.key))
+        self.terms.instance.settle(RecordIdentity(message.ts_ns, message.key))
         self._note_commit()
         self._news.set()
 

@@ -11,10 +11,10 @@ from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import RecordType
 from smq.agent.records import fields_of, record_type_of
 from smq.agent.topic_names import KAFKA, TopicName
-from smq.app.agent.broker import Broker
-from smq.app.agent.live import Live, Publisher, Subscriber
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.live import Live, LivePublisher, LiveSubscriber
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.refusals import Code, Refused
+from smq.app.agent.refusals import CallRefused, Code
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import assignments, partition_message, topic_message, topic_name
 from smq.client.kafka import admin
@@ -35,10 +35,10 @@ class TopicCalls:
     def __init__(
         self,
         topics: KnownTopics,
-        broker: Broker,
+        broker: BrokerSide,
         changes: ConfigChanges,
         told: str,
-        live: tuple[Live[Publisher], Live[Subscriber]],
+        live: tuple[Live[LivePublisher], Live[LiveSubscriber]],
     ) -> None:
         self._topics, self._broker, self._changes = topics, broker, changes
         self._told = told
@@ -125,7 +125,7 @@ class TopicCalls:
 
     async def _created(self, name: TopicName, count: int, configs: dict[str, str]) -> KnownTopic:
         if self._topics.has_kafka_name(name.kafka_name):
-            raise Refused(
+            raise CallRefused(
                 grpc.StatusCode.ALREADY_EXISTS,
                 f"{name} would be Kafka's topic {name.kafka_name}, which there is already, in "
                 "another namespace; choose another name",
@@ -165,7 +165,7 @@ class TopicCalls:
         found = self._publishers.of(topic.kafka_name)
         return pb.GetTopicPublishersResponse(publishers=map(self._publisher, found))
 
-    def _publisher(self, each: Publisher) -> pb.TopicPublisher:
+    def _publisher(self, each: LivePublisher) -> pb.TopicPublisher:
         return pb.TopicPublisher(
             publisher_name=each.name,
             client_id=each.client_id,
@@ -185,7 +185,7 @@ class TopicCalls:
         found = self._subscribers.of(topic.kafka_name)
         return pb.GetTopicSubscribersResponse(subscribers=map(self._subscriber, found))
 
-    def _subscriber(self, each: Subscriber) -> pb.TopicSubscriber:
+    def _subscriber(self, each: LiveSubscriber) -> pb.TopicSubscriber:
         return pb.TopicSubscriber(
             consumer_group=each.group,
             consumer_id=each.consumer_id,

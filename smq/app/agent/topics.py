@@ -5,7 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from shm.catalog import CatalogBlock
-from smq.agent.layouts import PARTITIONS_MAX, Layout, Range, partition_of
+from smq.agent.layouts import PARTITIONS_MAX, RingLayout, RingRange, partition_of
 from smq.agent.topic_names import TopicName, name_of
 from smq.app.agent.refusals import no_topic
 from smq.model.catalog import Catalog, Topic
@@ -23,7 +23,7 @@ class KnownTopic(NamedTuple):
     name: TopicName
     id: UUID
     configs: Mapping[str, str]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[RingLayout, ...]
 
     @property
     def kafka_name(self) -> str:
@@ -31,7 +31,7 @@ class KnownTopic(NamedTuple):
         return self.name.kafka_name
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RingLayout:
         """The layout of now."""
         return self.layouts[-1]
 
@@ -40,7 +40,7 @@ class KnownTopic(NamedTuple):
         """The fields of its record type; none: any RecordValue is one of its records."""
         return parse_record_type(self.configs.get(RECORD_TYPE, ""))
 
-    def partition_of(self, wanted: Range) -> int:
+    def partition_of(self, wanted: RingRange) -> int:
         """The partition of a range. Raises UnknownRange."""
         return partition_of(self.layouts, wanted)
 
@@ -51,7 +51,7 @@ class KnownTopics:
     def __init__(self, block: CatalogBlock, layouts: Layouts, config: Config) -> None:
         self._block, self._stored, self._config = block, layouts, config
         self._version, self._catalog = -1, Catalog("", 0, {})
-        self._kept: dict[tuple[UUID, int], tuple[Layout, ...]] = {}
+        self._kept: dict[tuple[UUID, int], tuple[RingLayout, ...]] = {}
 
     def all(self) -> Iterator[TopicName]:
         """The names of all topics, in the order of Kafka's."""
@@ -86,7 +86,7 @@ class KnownTopics:
             self._catalog = Catalog.decode(published) if published else Catalog("", 0, {})
         return self._catalog
 
-    def _layouts(self, topic: Topic) -> tuple[Layout, ...]:
+    def _layouts(self, topic: Topic) -> tuple[RingLayout, ...]:
         count = topic.partition_count
         if count > PARTITIONS_MAX:
             raise ValueError(
@@ -96,7 +96,7 @@ class KnownTopics:
         key = topic.id, count
         found = self._kept.get(key)
         if found is None:
-            found = tuple(Layout(*each) for each in self._stored.of(topic.id))
+            found = tuple(RingLayout(*each) for each in self._stored.of(topic.id))
             if not found or found[-1].partition_count != count:  # It is going, or growing: again.
                 raise no_topic(topic.name)
             if len(self._kept) >= LAYOUTS_KEPT_MAX:

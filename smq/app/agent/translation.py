@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from smq.agent.layouts import Range, ranges_of
+from smq.agent.layouts import RingRange, ranges_of
 from smq.agent.proto.mq_broker_pb2 import BrokerPartitionAssignment
 from smq.agent.proto.mq_schema_pb2 import Partition, Topic
 from smq.agent.topic_names import TopicName, named
@@ -19,12 +19,14 @@ def topic_message(name: TopicName) -> Topic:
     return Topic(namespace=name.namespace, name=name.name)
 
 
-def range_of(message: Partition) -> Range:
+def range_of(message: Partition) -> RingRange:
     """The range that a message names."""
-    return Range(message.ring_size, message.range_start, message.range_stop, message.unix_time_ns)
+    return RingRange(
+        message.ring_size, message.range_start, message.range_stop, message.unix_time_ns
+    )
 
 
-def partition_message(found: Range) -> Partition:
+def partition_message(found: RingRange) -> Partition:
     """The message of a range."""
     return Partition(
         ring_size=found.ring_size,

@@ -103,10 +103,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     http_listener = open_http_listener(config)
-    if http_listener is not None:  # Clients learn the port from the setting: replace 0.
-        config = replace(config, http_port=http_listener.getsockname()[1])
     grpc_sockets = reserve_grpc_ports(config)
-    config = _with_grpc_ports(config, grpc_sockets)
+    config = _with_ports(config, http_listener, grpc_sockets)
     doors = _open_unix(config, runtime_dir, trusted)
     shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Left by a snapshot that was killed.
     _say_settings(config)
@@ -147,9 +145,15 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     return exit_code
 
 
-def _with_grpc_ports(config: Config, sockets: Mapping[str, socket.socket]) -> Config:
-    """The config with the ports that were free: clients are told them."""
-    ports = {SETTINGS[name].key: each.getsockname()[1] for name, each in sockets.items()}
+def _with_ports(
+    config: Config, http: socket.socket | None, grpc_sockets: Mapping[str, socket.socket]
+) -> Config:
+    """The config with the ports that were free in place of 0: clients learn them from it."""
+    opened = {} if http is None else {"http.port": http}
+    ports = {
+        SETTINGS[name].key: each.getsockname()[1]
+        for name, each in {**opened, **grpc_sockets}.items()
+    }
     return replace(config, **ports)
 
 

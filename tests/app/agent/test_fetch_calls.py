@@ -74,7 +74,7 @@ def test_an_answer_below_four_mebibytes_is_the_default(doors: Doors) -> None:
     assert len(fetch(doors, topic, 0, max_bytes=50_000_000).messages) == 6
 
 
-def test_an_offset_out_of_range_is_told_with_the_range_and_where_to_go_on(doors: Doors) -> None:
+def test_an_offset_out_of_range_is_answered_with_the_range_and_where_to_go_on(doors: Doors) -> None:
     _, topic = topic_with(doors, [b"a"])
     found = fetch(doors, topic, 7)
     assert "out of range: the partition has 0 to 1" in found.error

@@ -165,7 +165,7 @@ def test_a_refused_record_is_named_and_the_stream_goes_on(doors: Doors) -> None:
     assert [each.assigned_offset for each in (answers[0], answers[-1])] == [0, 1]
 
 
-def test_a_stream_that_begins_wrongly_is_told_why_and_ends(doors: Doors) -> None:
+def test_a_stream_that_begins_wrongly_gets_the_reason_and_ends(doors: Doors) -> None:
     topic, [partition] = topic_of(doors)
     other = Partition(ring_size=4096, range_start=0, range_stop=2520)
     for first, code, words in (

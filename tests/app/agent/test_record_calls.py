@@ -63,7 +63,7 @@ def committed(doors: Doors, topic: Topic) -> dict[int, int]:
         }
 
 
-def test_an_instance_has_all_partitions_and_what_is_written_is_committed(doors: Doors) -> None:
+def test_an_instance_has_all_partitions_and_written_records_are_committed(doors: Doors) -> None:
     topic, _ = topic_of(doors, 3)
     for partition in range(3):
         fill(doors, topic, partition, range(10 * partition, 10 * partition + 2))
@@ -95,7 +95,7 @@ def test_a_record_of_kafkas_that_is_no_record_value_comes_as_its_bytes(doors: Do
     stream.finish()
 
 
-def test_two_instances_share_and_one_takes_over_what_another_leaves(doors: Doors) -> None:
+def test_two_instances_share_and_one_takes_over_the_others_partitions(doors: Doors) -> None:
     topic, _ = topic_of(doors, 2)
     for partition in range(2):
         fill(doors, topic, partition, range(10 * partition, 10 * partition + 2))
@@ -181,7 +181,7 @@ def test_a_seek_goes_on_elsewhere_in_one_partition(doors: Doors) -> None:
     stream.finish()
 
 
-def test_bad_beginnings_are_told_and_end_the_stream(doors: Doors) -> None:
+def test_bad_beginnings_end_the_stream_with_the_reason(doors: Doors) -> None:
     topic, _ = topic_of(doors)
     bad = PartitionOffset(partition=Partition(ring_size=7))
     for first, words in (

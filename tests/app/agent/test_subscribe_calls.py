@@ -117,7 +117,7 @@ def test_the_latest_place_is_behind_all_records(doors: Doors) -> None:
         stream.finish()
 
 
-def test_what_is_acknowledged_is_committed_and_what_is_not_comes_again(doors: Doors) -> None:
+def test_acknowledged_records_are_committed_and_others_come_again(doors: Doors) -> None:
     topic, partition = filled(doors, 4)
     stream = subscribed(doors, init(topic, partition))
     zero, one, two, _ = stream.read_many(4)
@@ -313,7 +313,7 @@ def test_a_kafka_consumer_goes_on_where_a_subscriber_has_stopped(doors: Doors) -
         assert bytes(next(iter(consumer)).value or b"") == b"2"
 
 
-def test_bad_beginnings_are_told_and_end_the_stream(doors: Doors) -> None:
+def test_bad_beginnings_end_the_stream_with_the_reason(doors: Doors) -> None:
     topic, partition = filled(doors, 1)
     nowhere = Topic(namespace="shop", name="nowhere")
     early = pb.SubscribeMessageRequest(ack=pb.SubscribeMessageRequest.AckMessage())
@@ -330,7 +330,7 @@ def test_bad_beginnings_are_told_and_end_the_stream(doors: Doors) -> None:
         assert words in answer.ctrl.error
 
 
-def test_a_client_that_reads_nothing_holds_nobody_up(doors: Doors) -> None:
+def test_a_client_that_reads_nothing_holds_no_other_up(doors: Doors) -> None:
     topic, partition = filled(doors, 3000, key=None)
     fill(doors, topic, range(3000, 3001), key=None)
     silent = subscribed(doors, init(topic, partition, consumer_group="silent"))
@@ -340,7 +340,7 @@ def test_a_client_that_reads_nothing_holds_nobody_up(doors: Doors) -> None:
     other.finish()
 
 
-def test_a_broker_that_stops_says_so_and_keeps_what_was_acknowledged(
+def test_a_broker_that_stops_says_so_and_keeps_acknowledgements(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with SmqBroker(tmp_path_factory.mktemp("stop"), SETTINGS) as broker:

@@ -12,6 +12,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"sync"
@@ -58,8 +59,9 @@ func agentPublish(address, namespace, name string, partitions, first, count int)
 		must(session.PublishMessageRecord(key, value))
 	}
 	must(session.CloseSession())
-	// It reads no answers, and has no call that waits: what it has not sent yet ends with it.
-	time.Sleep(time.Second)
+	// It reads no answers, and has no call that waits: what is on its way ends with it. So it stays
+	// until its input ends.
+	io.Copy(io.Discard, os.Stdin)
 }
 
 func agentSubscribe(address, namespace, name, group string, count int) {

@@ -1,0 +1,21 @@
+"""The streams that are open now."""
+
+from smq.agent.layouts import RingRange
+from smq.app.agent.live import Live, LivePublisher
+
+WHOLE = RingRange(2520, 0, 2520, 0)
+
+
+def publisher(topic: str) -> LivePublisher:
+    rest = {"name": "p", "client_id": "c", "connected_ns": 1, "seen_ns": 1}
+    return LivePublisher(topic=topic, partition=WHOLE, **rest)  # type: ignore[arg-type]
+
+
+def test_the_streams_of_a_topic_are_listed_in_their_order_until_they_end() -> None:
+    live = Live[LivePublisher]()
+    one, other, two = (live.begin(publisher(topic)) for topic in ("a", "b", "a"))
+    assert [*live.of("a")] == [one, two]
+    live.end(one)
+    live.end(one)
+    assert [*live.of("a")] == [two]
+    assert [*live.of("b")] == [other]
