@@ -201,9 +201,9 @@ def own_test(source: Path) -> Path:
     return Path("tests", *parts[:-1], f"test_{source.name}")
 
 
-GENERATED = Path("smq/wire/generated")
+GENERATED = {Path("smq/wire/generated"), Path("smq/agent/proto")}
 EVERY_FILE = [*files(*PACKAGES, "tests")]
-WRITTEN = [path for path in EVERY_FILE if GENERATED not in path.parents]
+WRITTEN = [path for path in EVERY_FILE if GENERATED.isdisjoint(path.parents)]
 
 
 def nodes_of(path: Path) -> Iterator[ast.AST]:

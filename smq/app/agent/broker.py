@@ -5,6 +5,7 @@ Questions run in threads, each with connections of its own: one that waits holds
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,15 +32,26 @@ class BrokerSide:
 
     async def ask(self, work: Callable[[Cluster], Result]) -> Result:
         """The result of some work with a connection. Raises BrokerError."""
-        cluster = self._idle.pop() if self._idle else None
-        if cluster is None:
-            cluster = await asyncio.to_thread(self._cluster)
-        result = await asyncio.to_thread(work, cluster)  # Not kept if it fails, or is given up.
+        return await asyncio.to_thread(self._run, work)
+
+    def _run(self, work: Callable[[Cluster], Result]) -> Result:
+        """In a thread, which ends the work even if nobody waits for it any more."""
+        cluster = self._kept() or self._cluster()
+        try:
+            result = work(cluster)
+        except BaseException:
+            cluster.close()
+            raise
         if len(self._idle) < CLUSTERS_KEPT_MAX:
             self._idle.append(cluster)
         else:
             cluster.close()
         return result
+
+    def _kept(self) -> Cluster | None:
+        with suppress(IndexError):  # Another thread may take the last one.
+            return self._idle.pop()
+        return None
 
     def _cluster(self) -> Cluster:
         return cluster_at(self._data_dir, timeout_s=PATIENCE_S)

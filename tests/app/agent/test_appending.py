@@ -1,0 +1,192 @@
+"""A publisher's stream: answers in order, bounded reading, records that are refused before sent."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from smq.agent.answers import PublishAnswer
+from smq.agent.layouts import RingLayout
+from smq.agent.sequences import Sequences
+from smq.agent.topic_names import TopicName
+from smq.app.agent import appending
+from smq.app.agent.appending import Appender, PublishedRecord, PublishStream, invalid
+from smq.app.agent.topics import KnownTopic
+from smq.app.process.clock import wall_ms
+from smq.client.errors import RecordTooLarge
+from smq.client.producing.delivery.delivery_state import Delivery
+
+TOPIC = KnownTopic(TopicName("shop", "orders"), UUID(int=1), {}, (RingLayout(1, 2),))
+DEFAULTS = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "message.timestamp.after.max.ms": "3600000",
+}
+
+
+class Sent:
+    """A record's future, resolved by the test."""
+
+    def __init__(self) -> None:
+        self.found: Delivery | Exception | None = None
+        self._callbacks: list[Callable[[Any], object]] = []
+
+    def resolve(self, found: Delivery | Exception) -> None:
+        self.found = found
+        for each in self._callbacks:
+            each(self)
+
+    def done(self) -> bool:
+        return self.found is not None
+
+    def exception(self, _: float) -> Exception | None:
+        return self.found if isinstance(self.found, Exception) else None
+
+    def result(self, _: float) -> Delivery:
+        assert isinstance(self.found, Delivery)
+        return self.found
+
+    def add_done_callback(self, function: Callable[[Any], object]) -> None:
+        self._callbacks.append(function)
+        if self.done():
+            function(self)
+
+
+class Producer:
+    """Takes records, and has no room for as long as the test says."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self.full = 0
+
+    def must_wait(self, *_: object) -> bool:
+        return self.full > 0
+
+    def wait_for_room(self, *_: object) -> None:
+        self.full -= 1
+
+    def send(self, *_: object, **__: object) -> Sent:
+        self.sent.append(Sent())
+        return self.sent[-1]
+
+
+class Topics:
+    def __init__(self, **configs: str) -> None:
+        self._configs = DEFAULTS | {key.replace("_", "."): each for key, each in configs.items()}
+
+    def setting(self, _: KnownTopic, name: str) -> str:
+        return self._configs[name]
+
+
+def record(**rest: Any) -> PublishedRecord:
+    fields: dict[str, Any] = {"value": b"v", "key": None, "partition": 0}
+    return PublishedRecord(**(fields | {"timestamp_ms": wall_ms()} | rest))
+
+
+def appender(producer: Producer, sequences: Sequences[Any], **configs: str) -> Appender:
+    return Appender(producer, Topics(**configs), TOPIC, "p", sequences)  # type: ignore[arg-type]
+
+
+def delivered(offset: int) -> Delivery:
+    return Delivery("t", 0, offset, 1)
+
+
+def test_records_are_answered_in_order_whenever_they_are_done() -> None:
+    async def talk() -> None:
+        acked: list[int] = []
+        stream = PublishStream(1, lambda answer: acked.append(answer.tag))
+        one, three = Sent(), Sent()
+        stream.add(one, 1, None, 1)  # type: ignore[arg-type]
+        stream.refuse(invalid("bad"), 2, None)
+        stream.add(three, 3, None, 1)  # type: ignore[arg-type]
+        stream.mark(4)
+        answers: list[PublishAnswer] = []
+
+        async def write(answer: PublishAnswer) -> None:
+            answers.append(answer)
+
+        three.resolve(RecordTooLarge("too large"))
+        await asyncio.sleep(0)
+        assert acked == []
+        one.resolve(delivered(7))
+        stream.end()
+        async with asyncio.timeout(10):
+            await stream.answer(write)
+        assert [(each.tag, each.last_offset, each.error_code) for each in answers] == [
+            (1, 7, 0),
+            (2, -1, 42),
+            (3, -1, 10),
+            (4, -1, 0),
+        ]
+        assert acked == [1, 2, 3, 4]
+
+    asyncio.run(talk())
+
+
+def test_a_stream_has_no_room_beyond_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appending, "IN_FLIGHT_MAX", 2)
+
+    async def talk() -> None:
+        stream = PublishStream(1, lambda _: None)
+        sent = [Sent(), Sent()]
+        for tag, each in enumerate(sent):
+            await stream.has_room()
+            stream.add(each, tag, None, 1)  # type: ignore[arg-type]
+        waiting = asyncio.create_task(stream.has_room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        for each in sent:
+            each.resolve(delivered(1))
+        async with asyncio.timeout(10):
+            await waiting
+
+    asyncio.run(talk())
+
+
+def test_a_record_that_would_fail_its_neighbours_is_refused_before_it_is_sent() -> None:
+    async def talk() -> None:
+        producer, sequences = Producer(), Sequences[Any]()
+        compacted = appender(producer, sequences, cleanup_policy="compact,delete")
+        with pytest.raises(appending.CallRefused, match="need a key"):
+            await compacted.append(record())
+        await compacted.append(record(key=b"k"))
+        early = appender(producer, sequences, **{"message.timestamp.before.max.ms": "1000"})
+        for timestamp_ms in (wall_ms() + 10**7, wall_ms() - 10**7):
+            with pytest.raises(appending.CallRefused, match="further from the broker's"):
+                await early.append(record(timestamp_ms=timestamp_ms))
+        own = appender(producer, sequences, message_timestamp_type="LogAppendTime")
+        await own.append(record(timestamp_ms=0))
+        assert len(producer.sent) == 2
+
+    asyncio.run(talk())
+
+
+def test_a_publisher_waits_for_room_and_its_record_is_sent_then() -> None:
+    async def talk() -> None:
+        producer = Producer()
+        producer.full = 2
+        await appender(producer, Sequences[Any]()).append(record())
+        assert (producer.full, len(producer.sent)) == (0, 1)
+
+    asyncio.run(talk())
+
+
+def test_a_number_that_failed_may_be_sent_again_and_one_that_did_not_is_not() -> None:
+    async def talk() -> None:
+        producer = Producer()
+        door = appender(producer, Sequences[Any](kept_max=2))
+        first: Any = await door.append(record(sequence=1))
+        assert await door.append(record(sequence=1)) is first
+        first.resolve(RecordTooLarge("no"))
+        await asyncio.sleep(0)
+        assert await door.append(record(sequence=1)) is not first
+        for number in (2, 3):
+            await door.append(record(sequence=number))
+        with pytest.raises(appending.CallRefused, match="below the 2 newest"):
+            await door.append(record(sequence=1))
+        assert len(producer.sent) == 4
+
+    asyncio.run(talk())

@@ -1,0 +1,95 @@
+"""Commits of groups: the newest offsets, kept while the broker is away, refused where they mix."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from smq.app.agent.commits import GroupCommits, group_of
+from smq.app.agent.refusals import CallRefused
+from smq.client.errors import BrokerUnavailable
+from smq.client.names import TopicPartition
+
+NAME = TopicPartition("t", 0)
+
+
+class Asked:
+    """A broker that takes commits, or raises what it is to raise next."""
+
+    def __init__(self) -> None:
+        self.committed: list[Any] = []
+        self.errors: list[Exception] = []
+
+    async def ask(self, work: Callable[..., Any]) -> Any:
+        await asyncio.sleep(0)
+        if self.errors:
+            raise self.errors.pop(0)
+        self.committed.append(work.keywords)  # type: ignore[attr-defined]
+
+
+def commits_with(*errors: Exception) -> tuple[Asked, GroupCommits]:
+    asked = Asked()
+    asked.errors += errors
+    return asked, GroupCommits(asked)  # type: ignore[arg-type]
+
+
+def test_seaweedmqs_name_of_a_group_of_kafka_is_that_group() -> None:
+    assert [group_of(each) for each in ("kafka-cg-g", "g", "")] == ["g", "g", ""]
+
+
+def test_the_newest_offset_of_each_partition_is_committed_once() -> None:
+    async def talk() -> None:
+        asked, commits = commits_with()
+        for offset in (1, 2, 3):
+            commits.note("g", NAME, offset)
+        commits.note("", NAME, 9)
+        await asyncio.gather(commits.flush("g"), commits.flush("g"), commits.flush(""))
+        assert asked.committed == [{"group": "g", "offsets": {NAME: 3}}]
+
+    asyncio.run(talk())
+
+
+def test_what_cannot_be_committed_now_is_committed_later_but_for_what_is_newer() -> None:
+    async def talk() -> None:
+        asked, commits = commits_with(BrokerUnavailable("away"))
+        commits.note("g", NAME, 1)
+        flushing = asyncio.create_task(commits.flush("g"))
+        await asyncio.sleep(0)
+        commits.note("g", NAME, 2)
+        await flushing
+        commits.check("g")
+        await commits.flush("g")
+        assert asked.committed == [{"group": "g", "offsets": {NAME: 2}}]
+
+    asyncio.run(talk())
+
+
+def test_a_group_that_refuses_commits_ends_its_subscribers_until_another_begins() -> None:
+    async def talk() -> None:
+        mixed = CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "it has Kafka's consumers")
+        _, commits = commits_with(mixed)
+        commits.note("g", NAME, 1)
+        await commits.flush("g")
+        commits.check("other")
+        with pytest.raises(CallRefused, match="Kafka's consumers"):
+            commits.check("g")
+        await commits.begin("g")
+        commits.check("g")
+
+    asyncio.run(talk())
+
+
+def test_a_broker_that_stops_is_waited_for_no_longer_than_that_takes() -> None:
+    class Silent:
+        async def ask(self, _: object) -> None:
+            await asyncio.Event().wait()
+
+    async def talk() -> None:
+        commits = GroupCommits(Silent())  # type: ignore[arg-type]
+        commits.stop()
+        commits.note("g", NAME, 1)
+        await commits.flush("g")
+
+    asyncio.run(talk())

@@ -1,0 +1,83 @@
+"""Readers of partitions: each record once and in order, wherever they are sent."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from smq.agent.layouts import RingLayout
+from smq.agent.topic_names import TopicName
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.readers import IDLE_MAX, PartitionReaders, Reader
+from smq.app.agent.topics import KnownTopic
+from smq.testing.smq_broker import SmqBroker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmqBroker]:
+    with SmqBroker(tmp_path) as broker:
+        yield broker
+
+
+def filled(broker: SmqBroker, count: int) -> KnownTopic:
+    with broker.connect() as client, client.producer() as producer:
+        client.create_topic("t", 1)
+        for number in range(count):
+            producer.send("t", b"%d" % number)
+        producer.flush()
+        topic_id = client.topic_ids()["t"]
+    return KnownTopic(TopicName("kafka", "t"), topic_id, {}, (RingLayout(1, 1),))
+
+
+async def some(reader: Reader, count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count and await reader.wait(5):
+        while len(found) < count and reader.peek() is not None:
+            found.append(reader.take().offset)
+    return found
+
+
+def test_a_reader_goes_on_and_goes_elsewhere(broker: SmqBroker) -> None:
+    topic = filled(broker, 100)
+
+    async def talk() -> None:
+        side = BrokerSide(broker.data_dir)
+        readers = PartitionReaders(side)
+        reader = await readers.at(topic, 0, 0)
+        assert await some(reader, 10) == [*range(10)]
+        assert reader.position == 10
+        for offset in (10, 50, 20, 20, 99):
+            await reader.seek(offset)
+            assert await some(reader, 1) == [offset]
+            assert reader.position == offset + 1
+        assert not await reader.wait(0)
+        assert reader.position == 100
+        await readers.give_back(topic, 0, reader)
+        assert await readers.at(topic, 0, 100) is reader
+        await reader.close()
+        side.close()
+
+    asyncio.run(talk())
+
+
+def test_a_reader_that_is_given_back_last_replaces_the_oldest(broker: SmqBroker) -> None:
+    topic = filled(broker, 1)
+
+    class Closable:
+        closed = 0
+
+        async def close(self) -> None:
+            Closable.closed += 1
+
+    async def talk() -> None:
+        readers = PartitionReaders(BrokerSide(broker.data_dir))
+        for number in range(IDLE_MAX + 3):
+            other = topic._replace(id=UUID(int=number))
+            await readers.give_back(other, 0, Closable())  # type: ignore[arg-type]
+        assert Closable.closed == 3
+
+    asyncio.run(talk())

@@ -1,0 +1,194 @@
+"""A partition as a stream gets it, step by step: with a reader and commits of the test's."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from smq.agent.in_flight import InstanceWindows, PartitionWindow, WindowLimits
+from smq.agent.layouts import RingLayout, RingRange
+from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.topic_names import TopicName
+from smq.app.agent.live import LiveSubscriber
+from smq.app.agent.subscription import PartitionSubscription, SubscriptionTerms
+from smq.app.agent.topics import KnownTopic
+from smq.client.names import TopicPartition
+
+TOPIC = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
+NAME = TopicPartition("t", 0)
+NOBODY = LiveSubscriber(
+    topic="t",
+    partition=RingRange(2520, 0, 2520, 0),
+    group="g",
+    consumer_id="c",
+    client_id="",
+    connected_ns=0,
+    seen_ns=0,
+)
+
+
+class Row:
+    """A record as the SDK gives it."""
+
+    headers = ()
+    timestamp_ms = 1
+
+    def __init__(self, offset: int) -> None:
+        self.offset, self.key, self.value = offset, b"k", b"v"
+
+
+class Log:
+    """A reader of rows that the test appends; offsets may have gaps."""
+
+    def __init__(self, *offsets: int) -> None:
+        self._rows = [*offsets]
+        self._ahead = deque(map(Row, offsets))
+        self.position = 0
+        self.closed = False
+        self._more = asyncio.Event()
+
+    def append(self, offset: int) -> None:
+        self._rows.append(offset)
+        self._ahead.append(Row(offset))
+        self._more.set()
+
+    def peek(self) -> Row | None:
+        return self._ahead[0] if self._ahead else None
+
+    def take(self) -> Row:
+        row = self._ahead.popleft()
+        self.position = row.offset + 1
+        return row
+
+    async def wait(self, _: float) -> bool:
+        while not self._ahead:
+            self._more.clear()
+            await self._more.wait()
+        return bool(self._ahead)
+
+    async def seek(self, offset: int) -> None:
+        self.position = offset
+        self._ahead = deque(Row(each) for each in self._rows if each >= offset)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Noted:
+    """The commits of a group."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def check(self, _: str) -> None:
+        pass
+
+    def note(self, _: str, name: TopicPartition, offset: int) -> None:
+        assert name == NAME
+        self.offsets.append(offset)
+
+    async def flush(self, _: str) -> None:
+        pass
+
+
+class Running:
+    """A subscription, and what it has written."""
+
+    def __init__(self, log: Log, *, tracks: bool = True, window: int = 8) -> None:
+        self.commits, self.log = Noted(), log
+        self.written: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        limits = WindowLimits(window, ack_timeout_ms=10**6)
+        means: Any = {"broker": None, "commits": self.commits, "reader": log}
+        self.subscription = PartitionSubscription(
+            topic=TOPIC,
+            name=NAME,
+            terms=SubscriptionTerms(
+                group="g",
+                instance=InstanceWindows(),
+                tracks=lambda _: tracks,
+                new_window=lambda begin: PartitionWindow(begin, limits),
+            ),
+            subscriber=NOBODY,
+            **means,
+        )
+
+    async def write(self, message: DataMessage, deliveries: int) -> None:
+        await self.written.put((message.offset, deliveries))
+
+    async def read(self, count: int) -> list[tuple[int, int]]:
+        async with asyncio.timeout(10):
+            return [await self.written.get() for _ in range(count)]
+
+
+@asynccontextmanager
+async def running(log: Log, **options: Any) -> AsyncIterator[Running]:
+    found = Running(log, **options)
+    task = asyncio.create_task(found.subscription.run(found.write))
+    yield found
+    found.subscription.end()
+    async with asyncio.timeout(10):
+        await task
+        await found.subscription.close()
+    assert log.closed
+
+
+def test_a_gap_is_committed_with_what_is_before_it() -> None:
+    async def talk() -> None:
+        async with running(Log(0, 5)) as found:
+            assert await found.read(2) == [(0, 1), (5, 1)]
+            found.subscription.acknowledge(0)
+            assert found.commits.offsets == [5]
+            found.subscription.acknowledge(5)
+            assert found.commits.offsets == [5, 6]
+
+    asyncio.run(talk())
+
+
+def test_a_full_window_holds_the_reader_back_until_an_ack() -> None:
+    async def talk() -> None:
+        async with running(Log(0, 1, 2), window=2) as found:
+            await found.read(2)
+            assert found.log.position == 2
+            found.subscription.acknowledge(0)
+            assert await found.read(1) == [(2, 1)]
+
+    asyncio.run(talk())
+
+
+def test_a_refused_record_is_delivered_again_before_new_ones() -> None:
+    async def talk() -> None:
+        async with running(Log(0)) as found:
+            await found.read(1)
+            assert found.subscription.release(0)
+            assert not found.subscription.release(7)
+            assert await found.read(1) == [(0, 2)]
+
+    asyncio.run(talk())
+
+
+def test_records_that_are_not_tracked_are_committed_as_they_are_written() -> None:
+    async def talk() -> None:
+        async with running(Log(0, 1), tracks=False) as found:
+            await found.read(2)
+            found.log.append(2)
+            await found.read(1)
+            assert found.commits.offsets == [1, 2, 3]
+            assert not found.subscription.acknowledge(1)
+
+    asyncio.run(talk())
+
+
+def test_a_seek_forgets_what_is_in_flight_and_a_reset_commits() -> None:
+    async def talk() -> None:
+        async with running(Log(0, 1, 2)) as found:
+            await found.read(3)
+            await found.subscription.seek(1, resets=True)
+            assert found.commits.offsets == [1]
+            assert await found.read(2) == [(1, 1), (2, 1)]
+            assert not found.subscription.acknowledge(0)
+            assert found.subscription.acknowledge(1)
+            assert found.commits.offsets == [1, 2]
+
+    asyncio.run(talk())
