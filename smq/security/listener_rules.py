@@ -143,11 +143,15 @@ def _problems_of_grpc(config: Config, listeners: tuple[Listener, ...]) -> Iterat
         others = {*taken, config.http_port, *(ports[each] for each in ports if each != name)}
         if port > 0 and port in others:
             yield Problem(f"{name}: {port} is the port of another door; choose another")
-    if config.grpc_advertise:
-        try:
-            host_and_port(config.grpc_advertise)
-        except ValueError as reason:
-            yield Problem(f"grpc.advertise: {reason}")
+    if config.grpc_advertise and not _has_port(config.grpc_advertise):
+        yield Problem(f"grpc.advertise: {config.grpc_advertise!r} is not host:port")
+
+
+def _has_port(address: str) -> bool:
+    try:
+        return host_and_port(address)[1] > 0
+    except ValueError:
+        return False
 
 
 def takes_tokens_by_http(config: Config) -> bool:

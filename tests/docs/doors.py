@@ -70,7 +70,7 @@ _PREFIXES = {
 }
 # Called as methods of anything, as these words mean nothing else.
 _METHODS = {
-    Door.LISTEN: {"bind", "create_server", "create_unix_server"},
+    Door.LISTEN: {"bind", "create_server", "create_unix_server", "add_insecure_port"},
     Door.CONNECT: {"connect_ex", "sock_connect", "create_unix_connection"},
     Door.PROCESS: {"subprocess_exec", "subprocess_shell"},
     Door.FILE: {"write_text", "write_bytes", "mkdir", "hardlink_to", "symlink_to"},

@@ -236,3 +236,32 @@ def test_peers_are_identified_by_sasl_or_by_certificates() -> None:
     for auth, expected in (("none", [0, 1, 1, 0]), ("required", [1, 1, 1, 0])):
         config = config_of(command_line=given | {"ssl.client.auth": auth})
         assert [identifies_peers(config, each) for each in listeners_of(config)] == expected
+
+
+def test_seaweedmqs_services_are_for_loopback_and_for_brokers_without_rules() -> None:
+    on = {"grpc.port": "17777", "agent.port": "16777"}
+    assert problems_with(on) == []
+    [problem] = problems_with(on | {"grpc.host": "0.0.0.0"})
+    assert "reached from other hosts at 0.0.0.0 without logins; listen on 127.0.0.1" in problem
+    [problem] = problems_with(on | AUTHORIZER)
+    assert problem.startswith("grpc.port and agent.port: SeaweedMQ's services ask for no logins")
+    assert problems_with({"grpc.host": "0.0.0.0"} | AUTHORIZER) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"grpc.port": "9093", "shards": "2"},
+        {"grpc.port": "8080", "http.port": "8080"},
+        {"grpc.port": "5000", "agent.port": "5000"},
+    ],
+    ids=["a shard", "HTTP", "each other"],
+)
+def test_seaweedmqs_services_have_ports_of_their_own(given: dict[str, str]) -> None:
+    assert any("is the port of another door" in each for each in problems_with(given))
+
+
+def test_an_address_for_seaweedmqs_clients_has_a_port() -> None:
+    assert problems_with({"grpc.port": "0", "grpc.advertise": "queue.example:7"}) == []
+    [problem] = problems_with({"grpc.port": "0", "grpc.advertise": "queue.example"})
+    assert problem.startswith("grpc.advertise: ")

@@ -51,7 +51,7 @@ def test_the_newest_offset_of_each_partition_is_committed_once() -> None:
     asyncio.run(talk())
 
 
-def test_what_cannot_be_committed_now_is_committed_later_but_for_what_is_newer() -> None:
+def test_an_offset_that_cannot_be_committed_now_is_committed_later() -> None:
     async def talk() -> None:
         asked, commits = commits_with(BrokerUnavailable("away"))
         commits.note("g", NAME, 1)

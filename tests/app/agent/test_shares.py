@@ -11,7 +11,7 @@ from smq.app.agent.topics import KnownTopic
 TOPIC = KnownTopic(TopicName("shop", "orders"), UUID(int=1), {}, (RingLayout(1, 2),))
 
 
-def test_instances_of_a_group_share_and_are_told_of_what_moves() -> None:
+def test_instances_of_a_group_share_and_notice_moving_partitions() -> None:
     async def talk() -> None:
         sharings = Sharings()
         one = sharings.join("g", TOPIC, 9)

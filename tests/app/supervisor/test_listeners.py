@@ -19,6 +19,7 @@ from smq.app.supervisor.listeners import (
     open_tcp_listeners,
     open_unix_listeners,
     remove_sockets,
+    reserve_grpc_ports,
 )
 from tests.app.fake_broker import config_for
 
@@ -204,3 +205,26 @@ def test_a_directory_that_is_not_ours_is_refused(tmp_path: Path) -> None:
 def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="--runtime-dir"):
         open_unix_listeners(tmp_path / ("x" * 100), ["sealer"])
+
+
+def test_a_reserved_port_is_kept_from_others_and_left_to_a_process_of_ours(tmp_path: Path) -> None:
+    config = config_for(tmp_path, 1, **{"grpc.port": 0})
+    [reserved] = reserve_grpc_ports(config).values()
+    address = reserved.getsockname()
+    with reserved, socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError, match="in use"):
+            other.bind(address)
+        with socket.socket() as ours:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            ours.bind(address)
+            ours.listen()
+            for _ in range(20):
+                socket.create_connection(address).close()
+                ours.accept()[0].close()
+
+
+def test_a_port_that_another_broker_has_reserved_is_in_use(tmp_path: Path) -> None:
+    [reserved] = reserve_grpc_ports(config_for(tmp_path, 1, **{"agent.port": 0})).values()
+    with reserved, pytest.raises(SystemExit, match=r"in use.*--agent-port"):
+        reserve_grpc_ports(config_for(tmp_path, 1, **{"agent.port": reserved.getsockname()[1]}))
