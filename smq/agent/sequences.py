@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-KEPT_MAX = 4096
-PUBLISHERS_MAX = 10_000  # Beyond it the one that was silent for longest is forgotten.
+KEPT_MAX = 1024
+PUBLISHERS_MAX = 1000  # In a partition each; the one that was silent for longest is forgotten.
 
 Sent = TypeVar("Sent")
 
@@ -52,6 +52,12 @@ class Sequences(Generic[Sent]):
             del known[oldest]
             self._lowest[publisher] = oldest + 1
         return sent
+
+    def settle(self, publisher: PublisherName, sequence: int, sent: Sent, became: Sent) -> None:
+        """What became of a record, in place of the record itself."""
+        known = self._known.get(publisher)
+        if known is not None and known.get(sequence) is sent:
+            known[sequence] = became
 
     def forget(self, publisher: PublisherName, sequence: int, sent: Sent) -> None:
         """A record was not appended: its number may be sent again."""

@@ -51,6 +51,15 @@ def test_a_record_that_was_refused_may_be_sent_again() -> None:
     assert sequences.once(ONE, 1, log.append) is second
 
 
+def test_the_outcome_of_a_record_takes_its_place() -> None:
+    sequences, log = Sequences[object](), Log()
+    first, outcome = sequences.once(ONE, 1, log.append), object()
+    sequences.settle(ONE, 1, first, outcome)
+    sequences.settle(ONE, 1, first, object())
+    sequences.settle(ONE._replace(name="other"), 1, first, object())
+    assert sequences.once(ONE, 1, log.append) is outcome
+
+
 def test_a_number_below_all_that_are_known_is_refused() -> None:
     sequences, log = Sequences[object](kept_max=2), Log()
     for number in (1, 2, 3):

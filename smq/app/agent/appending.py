@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import grpc
 
@@ -19,6 +19,7 @@ from smq.agent.sequences import PublisherName, Sequences, TooOld
 from smq.app.agent.refusals import CallRefused, Code, refused_by
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.client.producing.delivery.delivery_state import Delivery
 from smq.client.producing.delivery.futures import BufferFull, Future
 from smq.client.producing.producer import Producer
 
@@ -42,6 +43,32 @@ class PublishedRecord(NamedTuple):
     sequence: int | None = None
 
 
+class Delivered:
+    """The outcome of a record that was sent before."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def done(self) -> bool:
+        """It is."""
+        return True
+
+    def exception(self, _: float) -> None:
+        """There is none."""
+
+    def result(self, _: float) -> Delivery:
+        """Where the record is."""
+        return self._delivery
+
+    def add_done_callback(self, function: "Callable[[Delivered], object]") -> None:
+        """Call it now."""
+        function(self)
+
+
+SentRecord: TypeAlias = Future | Delivered
+"""A record that is on its way, or was there already."""
+
+
 def invalid(sentence: str) -> CallRefused:
     """A record is refused."""
     return CallRefused(grpc.StatusCode.INVALID_ARGUMENT, sentence, Code.INVALID_RECORD)
@@ -56,7 +83,7 @@ class Appender:
         topics: KnownTopics,
         topic: KnownTopic,
         publisher: str,
-        sequences: Sequences[Future],
+        sequences: Sequences["SentRecord"],
     ) -> None:
         self._producer, self._topic, self._publisher = producer, topic, publisher
         self._sequences = sequences
@@ -67,7 +94,7 @@ class Appender:
         self._before_max_ms = int(setting("message.timestamp.before.max.ms"))
         self._after_max_ms = int(setting("message.timestamp.after.max.ms"))
 
-    async def append(self, record: PublishedRecord) -> Future:
+    async def append(self, record: PublishedRecord) -> "SentRecord":
         """Send a record; waits while the producer has no room."""
         self._check(record)
         await self._make_room(record)  # From here to the end nothing else runs on the loop.
@@ -85,10 +112,15 @@ class Appender:
         partition = -1 if record.partition is None else record.partition
         return PublisherName(self._publisher, self._topic.id, partition)
 
-    def _settle(self, name: PublisherName, sequence: int, sent: Future) -> None:
-        """By the producer's thread, before the stream is told."""
-        if sent.exception(0) is not None and not self._loop.is_closed():
+    def _settle(self, name: PublisherName, sequence: int, sent: "SentRecord") -> None:
+        """By the producer's thread, before the stream is told. A record's future has its bytes."""
+        if self._loop.is_closed() or isinstance(sent, Delivered):
+            return
+        if sent.exception(0) is not None:
             self._loop.call_soon_threadsafe(self._sequences.forget, name, sequence, sent)
+        else:
+            outcome = Delivered(sent.result(0))
+            self._loop.call_soon_threadsafe(self._sequences.settle, name, sequence, sent, outcome)
 
     async def _make_room(self, record: PublishedRecord) -> None:
         room = self._topic.kafka_name, record.value, record.key
@@ -124,7 +156,7 @@ class _Sent:
     """A record on its way; without a future it is a refusal or a mark, whose answer is there."""
 
     answer: PublishAnswer
-    future: Future | None = None
+    future: "SentRecord | None" = None
     bytes: int = 0
 
 
@@ -144,7 +176,7 @@ class PublishStream:
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def add(self, future: Future, tag: int, sequence: int | None, size_bytes: int) -> None:
+    def add(self, future: SentRecord, tag: int, sequence: int | None, size_bytes: int) -> None:
         """A record is on its way."""
         self._sent.append(_Sent(PublishAnswer(tag, count=1, sequence=sequence), future, size_bytes))
         self._bytes += size_bytes
@@ -206,7 +238,7 @@ class PublishStream:
             self._is_armed = True
             future.add_done_callback(self._ring)
 
-    def _ring(self, _: Future) -> None:
+    def _ring(self, _: SentRecord) -> None:
         """By the producer's thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._rung)
@@ -230,7 +262,7 @@ class PublishStream:
         self._room.set()
 
 
-def _fill(answer: PublishAnswer, future: Future) -> None:
+def _fill(answer: PublishAnswer, future: SentRecord) -> None:
     """Say what became of a record."""
     error = future.exception(0)
     if error is None:

@@ -26,6 +26,7 @@ from smq.model.errors import BrokerError, ErrorCode
 
 EVERY_S = 0.2
 STOP_S = 0.5
+REFUSED_MAX = 1000
 KAFKAS_PREFIX = "kafka-cg-"  # SeaweedMQ's name for a group of Kafka's; here it is the same one.
 _AGAIN = frozenset({grpc.StatusCode.UNAVAILABLE})
 
@@ -35,6 +36,14 @@ def group_of(name: str) -> str:
     return name.removeprefix(KAFKAS_PREFIX)
 
 
+class _Turn:
+    """Commits of a group, of which the later one must not come first."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+
+
 class GroupCommits:
     """The offsets that are to be committed, and those of the groups that refuse them."""
 
@@ -42,7 +51,7 @@ class GroupCommits:
         self._broker = broker
         self._dirty: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
         self._refused: dict[str, CallRefused] = {}
-        self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns: dict[str, _Turn] = defaultdict(_Turn)  # Of groups that commit now.
         self._patience_s: float | None = None
 
     async def keep_committing(self) -> None:
@@ -79,18 +88,33 @@ class GroupCommits:
                 await self._flush(group)
 
     async def _flush(self, group: str) -> None:
-        async with self._locks[group]:
-            offsets = self._dirty.pop(group, None)
-            if not offsets:
-                return
-            try:
-                await self._broker.ask(partial(_commit, group=group, offsets=offsets))
-            except REFUSALS as error:
-                refused = refused_by(error)
-                if refused.status in _AGAIN:
-                    self._dirty[group] = offsets | self._dirty[group]
-                else:
-                    self._refused[group] = refused
+        turn = self._turns[group]
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                await self._commit(group)
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._turns[group]
+
+    async def _commit(self, group: str) -> None:
+        offsets = self._dirty.pop(group, None)
+        if not offsets:
+            return
+        try:
+            await self._broker.ask(partial(_commit, group=group, offsets=offsets))
+        except REFUSALS as error:
+            refused = refused_by(error)
+            if refused.status in _AGAIN:
+                self._dirty[group] = offsets | self._dirty[group]
+            else:
+                self._note_refused(group, refused)
+
+    def _note_refused(self, group: str, refused: CallRefused) -> None:
+        if len(self._refused) >= REFUSED_MAX:  # Of groups that have gone; others come again.
+            self._refused.clear()
+        self._refused[group] = refused
 
 
 def _commits_of(cluster: Cluster, group: str) -> Mapping[TopicPartition, int]:

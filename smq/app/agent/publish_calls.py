@@ -24,6 +24,7 @@ from smq.app.agent.appending import (
     Headers,
     PublishedRecord,
     PublishStream,
+    SentRecord,
     invalid,
 )
 from smq.app.agent.broker import BrokerSide
@@ -34,7 +35,6 @@ from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
-from smq.client.producing.delivery.futures import Future
 from smq.model.partitioner import partition_of_key
 
 SESSIONS_MAX = 10_000  # Begun and without a stream: the oldest goes.
@@ -55,7 +55,7 @@ class PublishCalls:
         self, topics: KnownTopics, broker: BrokerSide, calls: TopicCalls, live: Live[LivePublisher]
     ) -> None:
         self._topics, self._broker, self._calls, self._live = topics, broker, calls, live
-        self._sequences = Sequences[Future]()
+        self._sequences = Sequences[SentRecord]()
         self._sessions: OrderedDict[int, PublishSession] = OrderedDict()
 
     def broker_handlers(self) -> dict[str, Handler]:

@@ -36,6 +36,7 @@ from smq.app.agent.topics import KnownTopic
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
 
+RELEASE_S = 10.0
 LOOK_S = 1.0  # Between two looks for new partitions.
 _BY_OFFSET = {OffsetType.EXACT_OFFSET, OffsetType.RESET_TO_OFFSET}
 
@@ -192,7 +193,9 @@ class RecordStream:
         subscription, task = self._parts.pop(partition)
         subscription.end()
         try:
-            await task
+            with suppress(TimeoutError):  # Its client reads nothing: that holds up nobody else.
+                async with asyncio.timeout(RELEASE_S):
+                    await task
         finally:
             task.cancel()
             await self._subscriptions.end(subscription)
