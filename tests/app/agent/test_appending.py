@@ -180,7 +180,8 @@ def test_a_number_that_failed_may_be_sent_again_and_one_that_did_not_is_not() ->
         producer = Producer()
         door = appender(producer, Sequences[Any](kept_max=2))
         first: Any = await door.append(record(sequence=1))
-        assert await door.append(record(sequence=1)) is first
+        second: Any = await door.append(record(sequence=1))
+        assert second is first
         first.resolve(RecordTooLarge("no"))
         await asyncio.sleep(0)
         again: Any = await door.append(record(sequence=1))
