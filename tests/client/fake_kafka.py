@@ -370,6 +370,7 @@ class FakeKafka:
             list_offsets.ListOffsetsPartitionResponse(
                 partition_index=each.partition_index,
                 error_code=code,
+                timestamp=max(-1, each.timestamp),
                 offset=offset_at(self.topics[topic.name][each.partition_index], each.timestamp),
             )
             for each in topic.partitions

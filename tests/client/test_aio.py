@@ -110,6 +110,32 @@ def test_the_loop_runs_on_while_the_buffer_is_full(kafka: FakeKafka) -> None:
     assert kafka.topics["t"][0].end == 41
 
 
+def test_a_producer_can_be_asked_to_wait_until_a_send_would_not(kafka: FakeKafka) -> None:
+    kafka.add_topic("t")
+
+    async def work(client: smq.AsyncClient) -> None:
+        async with client.producer(
+            batch_bytes=64 * 1024, buffer_bytes=128 * 1024, block_s=WAIT_S
+        ) as opened:
+            producer = opened._producer
+            room = "t", bytes(60_000), None
+            assert producer.must_wait(*room)  # The topic is not known.
+            await asyncio.to_thread(producer.wait_for_room, *room)
+            assert not producer.must_wait(*room)
+            kafka.takes_records.clear()
+            while not producer.must_wait(*room):
+                producer.send("t", bytes(60_000))
+            waiting = asyncio.create_task(asyncio.to_thread(producer.wait_for_room, *room))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            kafka.takes_records.set()
+            await waiting
+            with pytest.raises(smq.NoSuchTopic):
+                await asyncio.to_thread(producer.wait_for_room, "nowhere", b"", None)
+
+    run(kafka, work)
+
+
 def test_the_loop_runs_on_while_a_record_larger_than_a_batch_waits_for_room(
     kafka: FakeKafka,
 ) -> None:

@@ -206,3 +206,16 @@ def test_a_change_of_one_topic_does_not_visit_the_partitions_of_all(
     assert [places[number] for number in more.partition_numbers] == [(more, i) for i in range(3)]
     topics.delete(old)
     assert set(places) == set(more.partition_numbers)
+
+
+def test_a_record_type_gets_optional_fields_and_loses_none(
+    driver: CoordinatorDriver, topics: Topics
+) -> None:
+    one, other = '{"name":"a","type":"INT64"}', '{"name":"b","type":"STRING"}'
+    narrow, wide = (f'{{"fields":[{each}]}}' for each in (one, f"{one},{other}"))
+    topic = create(driver, "typed", configs={"smq.record.type": narrow})
+    topic = topics.configure(topic, {"smq.record.type": wide}, BY)
+    for text, words in ((narrow, "lacks the field b"), ("{", "not JSON")):
+        with pytest.raises(BrokerError, match=words) as raised:
+            topics.configure(topic, {"smq.record.type": text}, BY)
+        assert raised.value.code == ErrorCode.INVALID_CONFIG

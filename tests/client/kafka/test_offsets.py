@@ -12,6 +12,7 @@ from smq.client.kafka.offsets import (
     LATEST,
     OffsetPlace,
     find_offsets,
+    find_places,
     place_of,
     resolve,
     timestamp_of,
@@ -68,6 +69,7 @@ def test_places_become_offsets(kafka: FakeKafka, cluster: Cluster) -> None:
     assert resolve(cluster, "a", [0, 1], OffsetPlace(timestamp=1004)) == {0: 4, 1: 4}
     assert resolve(cluster, "a", [0, 1], OffsetPlace(timestamp=9999)) == {0: 10, 1: 10}
     assert find_offsets(cluster, "a", [1], 9999) == {1: -1}
+    assert find_places(cluster, "a", [0, 1], 1004) == {0: (4, 1004), 1: (4, 1004)}
 
 
 @pytest.mark.parametrize("index", [-2147483647, 7])
