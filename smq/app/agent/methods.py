@@ -4,8 +4,8 @@ A method that has none is UNIMPLEMENTED, with a sentence. What a handler raises 
 `Refused`, or an error of the broker's; anything else is a bug of ours, and gRPC logs it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -22,20 +22,40 @@ BETWEEN_BROKERS = (
 )
 
 
+class Received(NamedTuple):
+    """A request, and its bytes as they came."""
+
+    message: Any
+    data: bytes
+
+
 def service_of(
-    service: ServiceDescriptor, handlers: Mapping[str, Handler]
+    service: ServiceDescriptor,
+    handlers: Mapping[str, Handler],
+    with_bytes: Collection[str] = (),
 ) -> grpc.GenericRpcHandler:
-    """The service, as a server takes it."""
+    """The service, as a server takes it. The requests of some methods come `Received`."""
     known = {method.name for method in service.methods}
     assert handlers.keys() <= known, f"{service.full_name} has no {handlers.keys() - known}"
     methods = {
-        method.name: _method(method, handlers.get(method.name, _unimplemented))
+        method.name: _method(
+            method,
+            handlers.get(method.name, _unimplemented),
+            _reader(method, with_bytes=method.name in with_bytes),
+        )
         for method in service.methods
     }
     return grpc.method_handlers_generic_handler(service.full_name, methods)
 
 
-def _method(method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler:
+def _reader(method: MethodDescriptor, *, with_bytes: bool) -> Callable[[bytes], Any]:
+    read = GetMessageClass(method.input_type).FromString
+    return (lambda data: Received(read(data), data)) if with_bytes else read
+
+
+def _method(
+    method: MethodDescriptor, handler: Handler, read: Callable[[bytes], Any]
+) -> grpc.RpcMethodHandler:
     async def unary(request: Any, context: Context) -> Any:  # noqa: ANN401  (a message)
         return await _answered(handler(request, context), context)
 
@@ -57,7 +77,7 @@ def _method(method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler
     made, function = forms[method.client_streaming, method.server_streaming]
     return made(
         function,
-        request_deserializer=GetMessageClass(method.input_type).FromString,
+        request_deserializer=read,
         response_serializer=GetMessageClass(method.output_type).SerializeToString,
     )
 

@@ -16,6 +16,7 @@ import grpc
 from smq.agent.answers import INTERVAL_MAX, PublishAnswer
 from smq.agent.layouts import RingRange
 from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
+from smq.agent.raw_fields import raw_field
 from smq.agent.records import misfit
 from smq.agent.sequences import Sequences
 from smq.app.agent.appending import (
@@ -29,7 +30,7 @@ from smq.app.agent.appending import (
 )
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.live import Live, LivePublisher
-from smq.app.agent.methods import Context, Handler
+from smq.app.agent.methods import Context, Handler, Received
 from smq.app.agent.refusals import CallRefused, Code, attempted
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopic, KnownTopics
@@ -148,11 +149,12 @@ class PublishCalls:
         first = await context.read()
         if first is grpc.aio.EOF:
             return
-        session = self._sessions.get(first.session_id)
+        session_id = first.message.session_id
+        session = self._sessions.get(session_id)
         if session is None:
             await context.write(
                 agent_pb.PublishRecordResponse(
-                    error=f"there is no session {first.session_id}: it ends with its stream",
+                    error=f"there is no session {session_id}: it ends with its stream",
                     error_code=Code.PUBLISHER_NOT_FOUND,
                 )
             )
@@ -163,7 +165,7 @@ class PublishCalls:
             read = _read_records(context, first, stream, appender, session.topic)
             await _both(stream, read, lambda answer: context.write(_record_answer(answer)))
         finally:
-            self._sessions.pop(first.session_id, None)
+            self._sessions.pop(session_id, None)
 
 
 async def _both(
@@ -216,14 +218,15 @@ async def _read_messages(
 
 async def _read_records(
     context: Context,
-    request: agent_pb.PublishRecordRequest,
+    received: Received,
     stream: PublishStream,
     appender: Appender,
     topic: KnownTopic,
 ) -> None:
     fields, count = topic.fields, topic.layout.partition_count
     tag = 0
-    while request is not grpc.aio.EOF:
+    while received is not grpc.aio.EOF:
+        request = received.message
         if request.HasField("value"):
             tag += 1
             sequence = request.sequence if request.HasField("sequence") else None
@@ -233,10 +236,16 @@ async def _read_records(
             else:
                 key = request.key or None
                 partition = None if key is None else partition_of_key(key, count)
-                value, headers = request.value.SerializeToString(), _headers(request.headers)
+                value, headers = _value_of(received), _headers(request.headers)
                 record = PublishedRecord(value, key, partition, wall_ms(), headers, sequence)
                 await _append(stream, appender, record, tag)
-        request = await context.read()
+        received = await context.read()
+
+
+def _value_of(received: Received) -> bytes:
+    """A record's value as its publisher has marshalled it."""
+    raw = raw_field(received.data, agent_pb.PublishRecordRequest.VALUE_FIELD_NUMBER)
+    return received.message.value.SerializeToString() if raw is None else raw
 
 
 async def _append(

@@ -36,6 +36,7 @@ PING_EVERY_MS, PING_TIMEOUT_MS = 60_000, 20_000
 PINGS_ACCEPTED_MS = 10_000
 STREAMS_PER_CONNECTION_MAX = 1000
 METADATA_BYTES_MAX = 16 * 1024
+WITH_BYTES = ("PublishRecord",)  # Values are appended as publishers have marshalled them.
 STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.
 CLOSE_WAIT_S = 0.5
 STORE_POLL_S = 0.05
@@ -132,7 +133,9 @@ def _parts(inheritance: Inheritance, broker: BrokerSide) -> ServedParts:
     of_agent: dict[str, Handler] = {**publishing.agent_handlers(), **records.handlers()}
     services = {
         "grpc.port": service_of(_service(mq_broker_pb2, "SeaweedMessaging"), of_broker),
-        "agent.port": service_of(_service(mq_agent_pb2, "SeaweedMessagingAgent"), of_agent),
+        "agent.port": service_of(
+            _service(mq_agent_pb2, "SeaweedMessagingAgent"), of_agent, WITH_BYTES
+        ),
     }
     return ServedParts(services, commits, (subscriptions.end_all, records.end_all))
 

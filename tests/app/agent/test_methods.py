@@ -21,14 +21,15 @@ async def start(request: Any, _: Context) -> Any:
 
 async def echo(_: Any, context: Context) -> None:
     while (request := await context.read()) is not grpc.aio.EOF:
-        await context.write(pb.PublishRecordResponse(ack_sequence=request.session_id))
+        assert request.message == pb.PublishRecordRequest.FromString(request.data)
+        await context.write(pb.PublishRecordResponse(ack_sequence=request.message.session_id))
 
 
 def test_calls_reach_their_handlers_and_others_are_unimplemented() -> None:
     async def talk() -> None:
         server = grpc.aio.server()
         handlers = {"StartPublishSession": start, "PublishRecord": echo}
-        server.add_generic_rpc_handlers([service_of(SERVICE, handlers)])
+        server.add_generic_rpc_handlers([service_of(SERVICE, handlers, ["PublishRecord"])])
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         await asyncio.to_thread(ask, port)
