@@ -22,11 +22,13 @@ from smq.app.agent.subscribe_calls import SubscribeCalls
 from smq.app.agent.subscribing import SubscriberSurroundings, Subscriptions
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopics
+from smq.app.agent.unflushed_calls import UnflushedCalls
 from smq.app.process.inheritance import Inheritance
 from smq.model.config import bracketed
 from smq.security.listeners import grpc_told
 from smq.store.config_changes import open_config_changes
 from smq.store.layouts import open_layouts
+from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME as STORE
 
 MiB = 1024 * 1024
@@ -127,6 +129,7 @@ def _parts(inheritance: Inheritance, broker: BrokerSide) -> ServedParts:
         **calls.handlers(),
         **publishing.broker_handlers(),
         **fetching.handlers(),
+        **UnflushedCalls(topics, broker, readers, open_manifest(store)).handlers(),
         **messages.handlers(),
         **coordinating.handlers(),
     }

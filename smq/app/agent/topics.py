@@ -24,6 +24,8 @@ class KnownTopic(NamedTuple):
     id: UUID
     configs: Mapping[str, str]
     layouts: tuple[RingLayout, ...]
+    numbers: tuple[int, ...] = ()
+    """Of its partitions, in the store."""
 
     @property
     def kafka_name(self) -> str:
@@ -70,7 +72,8 @@ class KnownTopics:
         topic = self._now().by_name.get(name.kafka_name)
         if topic is None or name_of(topic.name, topic.configs.get(NAMESPACE, "")) != name:
             return None
-        return KnownTopic(name, topic.id, topic.configs, self._layouts(topic))
+        numbers = topic.partition_numbers
+        return KnownTopic(name, topic.id, topic.configs, self._layouts(topic), numbers)
 
     def has_kafka_name(self, name: str) -> bool:
         """Whether Kafka has a topic of this name, in whatever namespace."""

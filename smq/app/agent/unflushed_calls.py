@@ -1,0 +1,70 @@
+"""GetUnflushedMessages: the committed records that no sealed segment has, for engines that read the
+segments themselves. It ends with those that there were when it was asked.
+
+`start_buffer_offset` is the first offset that is asked for. The hash is SeaweedMQ's of the key.
+"""
+
+import hashlib
+from functools import partial
+
+from smq.agent.proto import mq_broker_pb2 as pb
+from smq.agent.proto.filer_pb2 import LogEntry
+from smq.app.agent.broker import BrokerSide
+from smq.app.agent.fetch_calls import ends_of, message_of
+from smq.app.agent.methods import Context, Handler
+from smq.app.agent.readers import PartitionReaders, Reader
+from smq.app.agent.topics import KnownTopics
+from smq.app.agent.translation import range_of, topic_name
+from smq.store.manifest import Manifest
+
+WAIT_S = 1.0
+
+
+class UnflushedCalls:
+    """Answers GetUnflushedMessages."""
+
+    def __init__(
+        self, topics: KnownTopics, broker: BrokerSide, readers: PartitionReaders, manifest: Manifest
+    ) -> None:
+        self._topics, self._broker = topics, broker
+        self._readers, self._manifest = readers, manifest
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls, by name."""
+        return {"GetUnflushedMessages": self._stream}
+
+    async def _stream(self, request: pb.GetUnflushedMessagesRequest, context: Context) -> None:
+        topic = self._topics.find(topic_name(request.topic))
+        partition = topic.partition_of(range_of(request.partition))
+        ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
+        sealed_end = self._manifest.sealed_end(topic.numbers[partition])
+        start = max(sealed_end, request.start_buffer_offset, ends.earliest)
+        if start < ends.latest:
+            reader = await self._readers.opened(topic, partition, start)
+            try:
+                await _write(context, reader, ends.latest)
+            finally:
+                await reader.close()
+        await context.write(pb.GetUnflushedMessagesResponse(end_of_stream=True))
+
+
+async def _write(context: Context, reader: Reader, end: int) -> None:
+    """The records of a reader below an offset; those behind an open transaction are not there."""
+    while reader.position < end and await reader.wait(WAIT_S):
+        while (record := reader.peek()) is not None and record.offset < end:
+            message = message_of(reader.take())
+            entry = LogEntry(
+                ts_ns=message.ts_ns,
+                partition_key_hash=key_hash(message.key),
+                data=message.value,
+                key=message.key,
+                offset=message.offset,
+            )
+            await context.write(pb.GetUnflushedMessagesResponse(message=entry))
+        if reader.peek() is not None:
+            return
+
+
+def key_hash(key: bytes) -> int:
+    """SeaweedMQ's hash of a key: the first four bytes of its MD5, as a signed number."""
+    return int.from_bytes(hashlib.md5(key, usedforsecurity=False).digest()[:4], signed=True)
