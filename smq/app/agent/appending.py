@@ -43,7 +43,7 @@ class PublishedRecord(NamedTuple):
     sequence: int | None = None
 
 
-class Delivered:
+class SentBefore:
     """The outcome of a record that was sent before."""
 
     def __init__(self, delivery: Delivery) -> None:
@@ -60,12 +60,12 @@ class Delivered:
         """Where the record is."""
         return self._delivery
 
-    def add_done_callback(self, function: "Callable[[Delivered], object]") -> None:
+    def add_done_callback(self, function: "Callable[[SentBefore], object]") -> None:
         """Call it now."""
         function(self)
 
 
-SentRecord: TypeAlias = Future | Delivered
+SentRecord: TypeAlias = Future | SentBefore
 """A record that is on its way, or was there already."""
 
 
@@ -114,12 +114,12 @@ class Appender:
 
     def _settle(self, name: PublisherName, sequence: int, sent: "SentRecord") -> None:
         """By the producer's thread, before the stream is told. A record's future has its bytes."""
-        if self._loop.is_closed() or isinstance(sent, Delivered):
+        if self._loop.is_closed() or isinstance(sent, SentBefore):
             return
         if sent.exception(0) is not None:
             self._loop.call_soon_threadsafe(self._sequences.forget, name, sequence, sent)
         else:
-            outcome = Delivered(sent.result(0))
+            outcome = SentBefore(sent.result(0))
             self._loop.call_soon_threadsafe(self._sequences.settle, name, sequence, sent, outcome)
 
     async def _make_room(self, record: PublishedRecord) -> None:

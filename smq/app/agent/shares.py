@@ -6,7 +6,7 @@ from smq.agent.sharing import PartitionSharing
 from smq.app.agent.topics import KnownTopic
 
 
-class Shared:
+class SharedTopic:
     """A topic, as a group's instances share it."""
 
     def __init__(self, partition_count: int) -> None:
@@ -23,7 +23,7 @@ class Sharings:
     """The topics that are shared now, by group and topic."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[object, object], Shared] = {}
+        self._shared: dict[tuple[object, object], SharedTopic] = {}
 
     def join(self, group: str, topic: KnownTopic, partitions_max: int) -> "Share":
         """The share of a new instance, which has at most so many partitions.
@@ -31,7 +31,7 @@ class Sharings:
         Without a group it shares with nobody.
         """
         key = group or object(), topic.id
-        shared = self._shared.setdefault(key, Shared(topic.layout.partition_count))
+        shared = self._shared.setdefault(key, SharedTopic(topic.layout.partition_count))
         share = Share(self, key, shared)
         shared.shares.add(share)
         shared.sharing.join(share, partitions_max)
@@ -51,7 +51,7 @@ class Sharings:
 class Share:
     """What one instance has, and is to have; `news` says when to look."""
 
-    def __init__(self, sharings: Sharings, key: tuple[object, object], shared: Shared) -> None:
+    def __init__(self, sharings: Sharings, key: tuple[object, object], shared: SharedTopic) -> None:
         self._sharings, self._key, self._shared = sharings, key, shared
         self.news = asyncio.Event()
 

@@ -103,8 +103,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     http_listener = open_http_listener(config)
-    grpc_sockets = reserve_grpc_ports(config)
-    config = _with_ports(config, http_listener, grpc_sockets)
+    config = _with_ports(config, http_listener, grpc_sockets := reserve_grpc_ports(config))
     doors = _open_unix(config, runtime_dir, trusted)
     shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Left by a snapshot that was killed.
     _say_settings(config)
