@@ -45,28 +45,29 @@ class SubscribeCalls:
         first = await context.read()
         if first is grpc.aio.EOF:
             return
+        answers = Answers(context)
         name = InstanceName(group_of(first.init.consumer_group), first.init.consumer_id)
         with self._subscriptions.instances.stream_of(name) as windows:
-            begun = await attempted(self._begun(first, context, name, windows))
+            begun = await attempted(self._begun(first, answers, name, windows))
             if isinstance(begun, CallRefused):
-                await _refuse(context, begun)
+                await answers.refuse(begun)
                 return
             try:
-                await self._stream(context, begun)
+                await self._stream(answers, begun)
             finally:
                 await self._subscriptions.end(begun)
 
     async def _begun(
         self,
         first: pb.SubscribeMessageRequest,
-        context: Context,
+        answers: "Answers",
         name: InstanceName,
         windows: InstanceWindows,
     ) -> PartitionSubscription:
         """What the first message of a stream says. Raises REFUSALS."""
         if first.WhichOneof("message") != "init":
             raise ValueError("the first message of a stream is its init")
-        init = first.init
+        init, context = first.init, answers.context
         refuse_filter(init.filter)
         topic = self._subscriptions.around.topics.find(topic_name(init.topic))
         place, is_all = init.partition_offset, is_explicit(context)
@@ -84,42 +85,38 @@ class SubscribeCalls:
             WantedPlace(init.offset_type, place.start_offset, place.start_ts_ns),
         )
         if start.note:
-            await _say(context, start.note)
+            await answers.say(start.note)
         return subscription
 
-    async def _stream(self, context: Context, subscription: PartitionSubscription) -> None:
+    async def _stream(self, answers: "Answers", subscription: PartitionSubscription) -> None:
         """Deliver and read until either ends; then say that this was all, and why."""
-
-        async def write(message: pb.DataMessage, _: int) -> None:
-            await context.write(pb.SubscribeMessageResponse(data=message))
-
-        reading = asyncio.create_task(self._read(context, subscription))
+        reading = asyncio.create_task(self._read(answers, subscription))
         reading.add_done_callback(lambda _: subscription.end())
         try:
-            await subscription.run(write)
+            await subscription.run(answers.deliver)
         except NoSuchTopic:
-            await _end(context, is_end_of_topic=True)
+            await answers.end(is_end_of_topic=True)
         except REFUSALS as error:
-            await _refuse(context, refused_by(error))
+            await answers.refuse(refused_by(error))
         else:
             await subscription.commits.flush(subscription.terms.group)
-            await _end(context)
+            await answers.end()
         finally:
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
 
-    async def _read(self, context: Context, subscription: PartitionSubscription) -> None:
-        while (request := await context.read()) is not grpc.aio.EOF:
+    async def _read(self, answers: "Answers", subscription: PartitionSubscription) -> None:
+        while (request := await answers.context.read()) is not grpc.aio.EOF:
             subscription.subscriber.seen_ns = wall_ms() * MS_NS
             match request.WhichOneof("message"):
                 case "ack":
                     self._take_ack(request.ack, subscription)
                 case "seek":
                     wanted = WantedPlace(request.seek.offset_type, request.seek.offset)
-                    await self._seek(context, wanted, subscription)
+                    await self._seek(answers, wanted, subscription)
                 case _:
-                    await _say(context, "a stream has one init, which it had")
+                    await answers.say("a stream has one init, which it had")
 
     def _take_ack(
         self, ack: pb.SubscribeMessageRequest.AckMessage, subscription: PartitionSubscription
@@ -131,27 +128,40 @@ class SubscribeCalls:
             self._subscriptions.settle(subscription.terms.instance, identity, nack=ack.nack)
 
     async def _seek(
-        self, context: Context, wanted: WantedPlace, subscription: PartitionSubscription
+        self, answers: "Answers", wanted: WantedPlace, subscription: PartitionSubscription
     ) -> None:
         """Continue elsewhere; an empty control message says that it is done."""
         note = await attempted(self._subscriptions.seek(subscription, wanted))
-        await _say(context, note.sentence if isinstance(note, CallRefused) else note)
+        await answers.say(note.sentence if isinstance(note, CallRefused) else note)
 
 
-async def _refuse(context: Context, refused: CallRefused) -> None:
-    """End a stream with its reason; by a status where the caller can only go elsewhere."""
-    if refused.status is grpc.StatusCode.FAILED_PRECONDITION:
-        await context.abort(refused.status, refused.sentence)
-    await _say(context, refused.sentence)
+class Answers:
+    """What a stream answers, from the task that delivers and the one that reads: one at a time,
+    for gRPC fails a write that begins during another one."""
 
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._writing = asyncio.Lock()
 
-async def _say(context: Context, note: str) -> None:
-    ctrl = pb.SubscribeMessageResponse.SubscribeCtrlMessage(error=note)
-    await context.write(pb.SubscribeMessageResponse(ctrl=ctrl))
+    async def deliver(self, message: pb.DataMessage, _: int) -> None:
+        await self._write(pb.SubscribeMessageResponse(data=message))
 
+    async def refuse(self, refused: CallRefused) -> None:
+        """End a stream with its reason; by a status where the caller can only go elsewhere."""
+        if refused.status is grpc.StatusCode.FAILED_PRECONDITION:
+            await self.context.abort(refused.status, refused.sentence)
+        await self.say(refused.sentence)
 
-async def _end(context: Context, *, is_end_of_topic: bool = False) -> None:
-    ctrl = pb.SubscribeMessageResponse.SubscribeCtrlMessage(
-        is_end_of_stream=True, is_end_of_topic=is_end_of_topic
-    )
-    await context.write(pb.SubscribeMessageResponse(ctrl=ctrl))
+    async def say(self, note: str) -> None:
+        ctrl = pb.SubscribeMessageResponse.SubscribeCtrlMessage(error=note)
+        await self._write(pb.SubscribeMessageResponse(ctrl=ctrl))
+
+    async def end(self, *, is_end_of_topic: bool = False) -> None:
+        ctrl = pb.SubscribeMessageResponse.SubscribeCtrlMessage(
+            is_end_of_stream=True, is_end_of_topic=is_end_of_topic
+        )
+        await self._write(pb.SubscribeMessageResponse(ctrl=ctrl))
+
+    async def _write(self, response: pb.SubscribeMessageResponse) -> None:
+        async with self._writing:
+            await self.context.write(response)

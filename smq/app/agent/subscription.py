@@ -10,7 +10,6 @@ window keeps its message, which is delivered again as it was: those of a stream 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from smq.agent.in_flight import InstanceWindows, PartitionWindow, RecordIdentity
@@ -29,6 +28,7 @@ from smq.model.errors import BrokerError
 READ_WAIT_S = 1.0
 DEAD_LETTER_AGAIN_MS = 1000
 HELD_BYTES_MAX = 32 * 1024 * 1024
+GONE = "seek: this stream delivers the partition no more"
 
 Write = Callable[[DataMessage, int], Awaitable[object]]
 """Writes a message to the stream, with how often it has been delivered."""
@@ -79,7 +79,15 @@ class PartitionSubscription:
 
     async def run(self, write: Write) -> None:
         """Deliver. Raises NoSuchTopic if it is gone, Refused if its group is Kafka's."""
+        try:
+            await self._run(write)
+        finally:
+            self._has_ended = True
+            self._give_up_seek()
+
+    async def _run(self, write: Write) -> None:
         while not self._has_ended:
+            self._news.clear()  # First: what comes while we look is not waited for.
             self.commits.check(self.terms.group)
             await self._carry_out_seek()
             self.window.expire(monotonic_ms())
@@ -105,7 +113,12 @@ class PartitionSubscription:
         await self.reader.close()
 
     async def seek(self, offset: int, *, resets: bool) -> None:
-        """Continue at another offset, between two deliveries; what is in flight is forgotten."""
+        """Continue at another offset, between two deliveries; what is in flight is forgotten.
+
+        One at a time. Raises ValueError if the partition is delivered no more.
+        """
+        if self._has_ended:
+            raise ValueError(GONE)
         self._seek, self._seek_to = asyncio.get_running_loop().create_future(), (offset, resets)
         self._news.set()
         await self._seek
@@ -123,8 +136,15 @@ class PartitionSubscription:
         self._begin(offset)
         if resets:
             self.commits.note(self.terms.group, self.name, offset)
-        self._seek.set_result(None)
+        if not self._seek.done():  # Its caller may be gone.
+            self._seek.set_result(None)
         self._seek = None
+
+    def _give_up_seek(self) -> None:
+        """Whoever waits for a seek reads acknowledgements of other partitions too."""
+        seek, self._seek = self._seek, None
+        if seek is not None and not seek.done():
+            seek.set_exception(ValueError(GONE))
 
     def acknowledge(self, offset: int) -> bool:
         """A record is done with. False: it is not with this subscriber."""
@@ -197,7 +217,6 @@ class PartitionSubscription:
 
     async def _wait(self) -> None:
         """For records, acknowledgements, and deliveries that are over."""
-        self._news.clear()
         if self._reading is None and self._has_room():
             self._reading = asyncio.create_task(self.reader.wait(READ_WAIT_S))
         news = asyncio.create_task(self._news.wait())
@@ -220,5 +239,6 @@ class PartitionSubscription:
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.cancel()
-            with suppress(asyncio.CancelledError, BrokerError):
-                await reading
+            await asyncio.wait([reading])
+            if not reading.cancelled():
+                reading.exception()  # The next wait meets it again.

@@ -1,5 +1,6 @@
 """SubscribeMessage of a real broker: where it begins, what comes again, what is committed."""
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -7,6 +8,7 @@ import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, PartitionOffset, Topic
+from smq.app.agent.subscribe_calls import Answers
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.kafka.topic_changes import alter_topic
 from smq.client.locate import cluster_at
@@ -272,6 +274,31 @@ def test_a_seek_goes_on_elsewhere_and_says_when_it_is_done(doors: Doors) -> None
     stream.send(seek(77))
     assert "out of range" in stream.read().ctrl.error
     stream.finish()
+
+
+class NarrowStream:
+    """A call that takes one message at a time, as gRPC's do."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self._is_writing = False
+
+    async def write(self, _: pb.SubscribeMessageResponse) -> None:
+        assert not self._is_writing
+        self._is_writing = True
+        await asyncio.sleep(0)
+        self._is_writing = False
+        self.written += 1
+
+
+def test_a_note_waits_until_a_record_is_written() -> None:
+    async def talk() -> None:
+        call: Any = NarrowStream()
+        answers = Answers(call)
+        await asyncio.gather(answers.deliver(pb.DataMessage(), 1), answers.say("done"))
+        assert call.written == 2
+
+    asyncio.run(talk())
 
 
 def test_a_deleted_topic_ends_the_stream(doors: Doors) -> None:

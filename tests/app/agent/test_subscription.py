@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from smq.agent.in_flight import InstanceWindows, PartitionWindow, WindowLimits
 from smq.agent.layouts import RingLayout, RingRange
 from smq.agent.proto.mq_broker_pb2 import DataMessage
@@ -190,5 +192,18 @@ def test_a_seek_forgets_what_is_in_flight_and_a_reset_commits() -> None:
             assert not found.subscription.acknowledge(0)
             assert found.subscription.acknowledge(1)
             assert found.commits.offsets == [1, 2]
+
+    asyncio.run(talk())
+
+
+def test_a_seek_of_a_partition_that_is_released_is_refused() -> None:
+    async def talk() -> None:
+        async with running(Log()) as found:
+            seeking = asyncio.create_task(found.subscription.seek(1, resets=False))
+            found.subscription.end()
+            for seek in (seeking, found.subscription.seek(0, resets=False)):
+                with pytest.raises(ValueError, match="delivers the partition no more"):
+                    async with asyncio.timeout(10):
+                        await seek
 
     asyncio.run(talk())
