@@ -15,7 +15,7 @@ from smq.client.locate import cluster_at
 from smq.client.producing.producer import Producer
 
 PATIENCE_S = 10.0  # For a broker that is starting again.
-CLUSTERS_KEPT_MAX = 4
+QUESTIONS_MAX = 16  # At a time, each on a connection that the next ones use again.
 
 Result = TypeVar("Result")
 
@@ -27,12 +27,14 @@ class BrokerSide:
         self._data_dir = data_dir
         self._idle: list[Cluster] = []
         self._connecting = asyncio.Lock()
+        self._questions = asyncio.Semaphore(QUESTIONS_MAX)
         self._client: Client | None = None
         self._producer: Producer | None = None
 
     async def ask(self, work: Callable[[Cluster], Result]) -> Result:
         """The result of some work with a connection. Raises BrokerError."""
-        return await asyncio.to_thread(self._run, work)
+        async with self._questions:
+            return await asyncio.to_thread(self._run, work)
 
     def _run(self, work: Callable[[Cluster], Result]) -> Result:
         """In a thread, which ends the work even if nobody waits for it any more."""
@@ -42,7 +44,7 @@ class BrokerSide:
         except BaseException:
             cluster.close()
             raise
-        if len(self._idle) < CLUSTERS_KEPT_MAX:
+        if len(self._idle) < QUESTIONS_MAX:
             self._idle.append(cluster)
         else:
             cluster.close()

@@ -28,8 +28,8 @@ from smq.app.agent.subscribing import (
     GroupInstance,
     InstanceName,
     Subscriptions,
+    filter_of,
     is_explicit,
-    refuse_filter,
 )
 from smq.app.agent.subscription import PartitionSubscription
 from smq.app.agent.topics import KnownTopic
@@ -79,6 +79,7 @@ class RecordCalls:
                 client_id=context.peer(),
                 window=init.sliding_window_size,
                 tracks=lambda _: is_all,
+                keep=filter_of(init.filter, topic),
             )
             share = self._sharings.join(name.group, topic, partitions_max)
             stream = RecordStream(self._subscriptions, member, topic, share, context)
@@ -93,9 +94,9 @@ class RecordCalls:
         """The topic of a stream's first message. Raises REFUSALS."""
         if not first.HasField("init"):
             raise ValueError("the first message of a stream is its init")
-        refuse_filter(first.init.filter)
         topic = self._subscriptions.around.topics.find(topic_name(first.init.topic))
         _starts(topic, first.init)
+        filter_of(first.init.filter, topic)
         return topic
 
 

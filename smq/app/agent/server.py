@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from smq.agent.proto import mq_agent_pb2, mq_broker_pb2
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits
 from smq.app.agent.coordinate_calls import CoordinateCalls
+from smq.app.agent.feeds import PartitionFeeds
 from smq.app.agent.fetch_calls import FetchCalls
 from smq.app.agent.live import Live, LivePublisher, LiveSubscriber
 from smq.app.agent.methods import Handler, service_of
@@ -42,6 +44,7 @@ WITH_BYTES = ("PublishRecord",)  # Values are appended as publishers have marsha
 STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.
 CLOSE_WAIT_S = 0.5
 STORE_POLL_S = 0.05
+THREADS_MAX = 64  # Reads over the wire wait in threads: asyncio's few would hold up all calls.
 
 OPTIONS = (
     ("grpc.so_reuseport", 1),  # The supervisor's socket has the port too, and does not listen.
@@ -65,6 +68,7 @@ def serve_grpc(inheritance: Inheritance) -> None:
 
 async def _serve(inheritance: Inheritance) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(THREADS_MAX, "agent"))
     loop.add_reader(inheritance.stop.fd, _request_stop, inheritance.stop.fd, stop)
     while inheritance.catalog.version() == 0:  # The coordinator has its store, and its topics.
         if stop.is_set():
@@ -120,7 +124,8 @@ def _parts(inheritance: Inheritance, broker: BrokerSide) -> ServedParts:
     publishing = PublishCalls(topics, broker, calls, publishers)
     readers, commits = PartitionReaders(broker), GroupCommits(broker)
     fetching = FetchCalls(topics, broker, readers, subscribers)
-    around = SubscriberSurroundings(topics, broker, readers, commits, subscribers)
+    feeds = PartitionFeeds(readers)
+    around = SubscriberSurroundings(topics, broker, feeds, commits, subscribers)
     subscriptions = Subscriptions(around)
     messages, sharings = SubscribeCalls(subscriptions), Sharings()
     records = RecordCalls(subscriptions, sharings)

@@ -22,8 +22,8 @@ from smq.app.agent.subscribing import (
     GroupInstance,
     InstanceName,
     Subscriptions,
+    filter_of,
     is_explicit,
-    refuse_filter,
 )
 from smq.app.agent.subscription import PartitionSubscription
 from smq.app.agent.translation import range_of, topic_name
@@ -68,7 +68,6 @@ class SubscribeCalls:
         if first.WhichOneof("message") != "init":
             raise ValueError("the first message of a stream is its init")
         init, context = first.init, answers.context
-        refuse_filter(init.filter)
         topic = self._subscriptions.around.topics.find(topic_name(init.topic))
         place, is_all = init.partition_offset, is_explicit(context)
         member = GroupInstance(
@@ -77,6 +76,7 @@ class SubscribeCalls:
             client_id=init.client_id or context.peer(),
             window=init.sliding_window_size,
             tracks=lambda message: is_all or bool(message.key),
+            keep=filter_of(init.filter, topic),
         )
         subscription, start = await self._subscriptions.begin(
             member,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from smq.agent.filters import parse_filter
 from smq.agent.in_flight import (
     InstanceWindows,
     PartitionWindow,
@@ -19,11 +20,11 @@ from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits
+from smq.app.agent.feeds import Keep, PartitionFeeds
 from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.methods import Context
-from smq.app.agent.readers import PartitionReaders
 from smq.app.agent.starts import start_at
-from smq.app.agent.subscription import PartitionSubscription, SubscriptionTerms
+from smq.app.agent.subscription import HeldBytes, PartitionSubscription, SubscriptionTerms
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.process.clock import wall_ms
 from smq.client.names import TopicPartition
@@ -46,7 +47,7 @@ class SubscriberSurroundings(NamedTuple):
 
     topics: KnownTopics
     broker: BrokerSide
-    readers: PartitionReaders
+    feeds: PartitionFeeds
     commits: GroupCommits
     live: Live[LiveSubscriber]
 
@@ -77,10 +78,14 @@ def is_explicit(context: Context) -> bool:
     return any(key == ACK_METADATA and value == EXPLICIT for key, value in metadata)
 
 
-def refuse_filter(text: str) -> None:
-    """Raises ValueError: a record that a filter would hold back must not be delivered."""
-    if text:
-        raise ValueError("filter: this version of SMQ has no filters; leave it empty")
+def filter_of(text: str, topic: KnownTopic) -> Keep | None:
+    """What a subscriber wants of a topic; None: all of it. Raises ValueError with a sentence."""
+    if not text.strip():
+        return None
+    test = parse_filter(text, topic.fields)
+    from smq.agent.filtering import RecordFilter  # noqa: PLC0415  (pyarrow, which few need)
+
+    return RecordFilter(test).keep
 
 
 class GroupInstance(NamedTuple):
@@ -91,6 +96,7 @@ class GroupInstance(NamedTuple):
     client_id: str
     window: int
     tracks: Tracks
+    keep: Keep | None = None
 
 
 class Subscriptions:
@@ -99,6 +105,7 @@ class Subscriptions:
     def __init__(self, around: SubscriberSurroundings) -> None:
         self.around = around
         self.instances = Instances()
+        self._held = HeldBytes()
         self._all: set[PartitionSubscription] = set()
 
     async def begin(
@@ -110,7 +117,7 @@ class Subscriptions:
         start = await self.find_start(group, topic, partition, wanted)
         if start.resets:
             around.commits.note(group, name, start.offset)
-        reader = await around.readers.opened(topic, partition, start.offset)
+        reader = around.feeds.cursor(topic, partition, start.offset, member.keep)
         now_ns = wall_ms() * MS_NS
         subscriber = LiveSubscriber(
             topic=topic.kafka_name,
@@ -136,6 +143,7 @@ class Subscriptions:
                 new_window=lambda begin: PartitionWindow(begin, limits),
             ),
             subscriber=around.live.begin(subscriber),
+            all_held=self._held,
         )
         self._all.add(subscription)
         return subscription, start

@@ -1,11 +1,12 @@
 """One partition, as a subscriber's stream gets it: in order, again if it fails, then committed.
 
-    log ──reader──▶ window ──write──▶ subscriber
+    log ──cursor──▶ window ──write──▶ subscriber
                       │  ▲               │
             commit ◀──┘  └── ack, nack ──┘
 
 Records that count as acknowledged once they are written take no room in the window. A record in the
-window keeps its message, which is delivered again as it was: those of a stream have HELD_BYTES_MAX.
+window keeps its message, which is delivered again as it was: those of a stream have HELD_BYTES_MAX,
+those of all streams ALL_HELD_BYTES_MAX, above which each stream has one record at a time.
 """
 
 import asyncio
@@ -17,9 +18,8 @@ from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits
 from smq.app.agent.dead_letters import DeadLetter, write as write_dead_letter
-from smq.app.agent.fetch_calls import message_of
+from smq.app.agent.feeds import FeedCursor
 from smq.app.agent.live import LiveSubscriber
-from smq.app.agent.readers import Reader
 from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import monotonic_ms
 from smq.client.names import TopicPartition
@@ -28,10 +28,18 @@ from smq.model.errors import BrokerError
 READ_WAIT_S = 1.0
 DEAD_LETTER_AGAIN_MS = 1000
 HELD_BYTES_MAX = 32 * 1024 * 1024
+ALL_HELD_BYTES_MAX = 256 * 1024 * 1024
 GONE = "seek: this stream delivers the partition no more"
 
 Write = Callable[[DataMessage, int], Awaitable[object]]
 """Writes a message to the stream, with how often it has been delivered."""
+
+
+class HeldBytes:
+    """Of the records in flight of all streams."""
+
+    def __init__(self) -> None:
+        self.total = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +61,10 @@ class PartitionSubscription:
     name: TopicPartition
     broker: BrokerSide
     commits: GroupCommits
-    reader: Reader
+    reader: FeedCursor
     terms: SubscriptionTerms
     subscriber: LiveSubscriber
+    all_held: HeldBytes = field(default_factory=HeldBytes)
     window: PartitionWindow = field(init=False)
     _held: dict[int, DataMessage] = field(default_factory=dict)
     _held_bytes: int = 0
@@ -109,6 +118,7 @@ class PartitionSubscription:
         """Commit what is done with, and let the rest go."""
         self.terms.instance.remove(self.window)
         await self._stop_reading()
+        self._hold_nothing()
         await self.commits.flush(self.terms.group)
         await self.reader.close()
 
@@ -129,10 +139,9 @@ class PartitionSubscription:
         offset, resets = self._seek_to
         await self._stop_reading()
         self.terms.instance.remove(self.window)
-        self._held.clear()
-        self._held_bytes = 0
+        self._hold_nothing()
         self._dying.clear()
-        await self.reader.seek(offset)
+        self.reader.seek(offset)
         self._begin(offset)
         if resets:
             self.commits.note(self.terms.group, self.name, offset)
@@ -162,10 +171,13 @@ class PartitionSubscription:
     # --- delivering ------------------------------------------------------------------------------
 
     def _has_room(self) -> bool:
-        return self.window.room > 0 and self._held_bytes < HELD_BYTES_MAX
+        if not self._held:
+            return True  # Whatever others hold, it is a record further after each one.
+        is_full = self._held_bytes >= HELD_BYTES_MAX or self.all_held.total >= ALL_HELD_BYTES_MAX
+        return self.window.room > 0 and not is_full
 
     async def _deliver(self, write: Write) -> None:
-        message = message_of(self.reader.take())
+        message = self.reader.take()
         offset = message.offset
         if not self.terms.tracks(message):
             await write(message, 1)
@@ -174,7 +186,7 @@ class PartitionSubscription:
         else:
             self.window.take(offset, RecordIdentity(message.ts_ns, message.key), monotonic_ms())
             self._held[offset] = message
-            self._held_bytes += message.ByteSize()
+            self._count_held(message.ByteSize())
             self.terms.instance.delivered(self.window, offset)
             await write(message, 1)
         self.subscriber.received_offset = offset
@@ -203,10 +215,18 @@ class PartitionSubscription:
 
     def _let_go(self, offset: int) -> None:
         message = self._held.pop(offset)
-        self._held_bytes -= message.ByteSize()
+        self._count_held(-message.ByteSize())
         self.terms.instance.settle(RecordIdentity(message.ts_ns, message.key))
         self._note_commit()
         self._news.set()
+
+    def _count_held(self, size_bytes: int) -> None:
+        self._held_bytes += size_bytes
+        self.all_held.total += size_bytes
+
+    def _hold_nothing(self) -> None:
+        self._held.clear()
+        self._count_held(-self._held_bytes)
 
     def _note_commit(self) -> None:
         if self.window.commit > self._committed:

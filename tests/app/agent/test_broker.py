@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.agent.broker import CLUSTERS_KEPT_MAX, BrokerSide
+from smq.app.agent.broker import QUESTIONS_MAX, BrokerSide
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import Cluster
 from smq.testing.smq_broker import SmqBroker
@@ -20,8 +20,8 @@ def test_connections_are_used_again_unless_their_work_failed(tmp_path: Path) -> 
         with pytest.raises(NoSuchTopic):
             await side.ask(lambda cluster: cluster.topic("nowhere"))
         assert await side.ask(lambda cluster: cluster) is not first
-        many = await asyncio.gather(*(side.ask(_name) for _ in range(3 * CLUSTERS_KEPT_MAX)))
-        assert len(side._idle) <= 3 * CLUSTERS_KEPT_MAX
+        many = await asyncio.gather(*(side.ask(_name) for _ in range(3 * QUESTIONS_MAX)))
+        assert len(side._idle) <= QUESTIONS_MAX
         assert {*many} == {many[0]}
         one, two = await asyncio.gather(side.producer(), side.producer())
         assert one is two

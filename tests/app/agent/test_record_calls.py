@@ -187,7 +187,7 @@ def test_bad_beginnings_end_the_stream_with_the_reason(doors: Doors) -> None:
     for first, words in (
         (pb.SubscribeRecordRequest(ack_sequence=1), "first message of a stream is its init"),
         (init(Topic(namespace="shop", name="nowhere")), "there is no topic"),
-        (init(topic, filter="x"), "no filters"),
+        (init(topic, filter="x"), "filter: at character 2"),
         (init(topic, partition_offsets=[bad]), "its ring has 7 slots"),
         (init(topic, kind=3), "no offset type 3"),
     ):

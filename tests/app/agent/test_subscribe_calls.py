@@ -276,6 +276,20 @@ def test_a_seek_goes_on_elsewhere_and_says_when_it_is_done(doors: Doors) -> None
     stream.finish()
 
 
+def test_what_a_filter_holds_back_counts_as_acknowledged(doors: Doors) -> None:
+    topic, partition = filled(doors, 10)
+    wanted = "_offset = 2 or _value = '7'"
+    stream = subscribed(doors, init(topic, partition, consumer_group="filters", filter=wanted))
+    first, second = stream.read_many(2)
+    assert values([first, second]) == [b"2", b"7"]
+    acks = pb.SubscribeMessageRequest.AckMessage
+    for each in (first, second):
+        ack = acks(ts_ns=each.data.ts_ns, key=each.data.key)
+        stream.send(pb.SubscribeMessageRequest(ack=ack))
+    soon(lambda: committed(doors, "filters", topic) == 10)
+    stream.finish()
+
+
 class NarrowStream:
     """A call that takes one message at a time, as gRPC's do."""
 
@@ -349,7 +363,7 @@ def test_bad_beginnings_end_the_stream_with_the_reason(doors: Doors) -> None:
         (init(nowhere, partition), "there is no topic shop/nowhere"),
         (init(topic, Partition(ring_size=1)), "its ring has 1 slots"),
         (init(topic, partition, 7), "no offset type 7"),
-        (init(topic, partition, filter="x > 1"), "no filters"),
+        (init(topic, partition, filter="x ="), "filter: at character 4"),
         (init(topic, partition, T.EXACT_OFFSET, start_offset=-1), "offsets begin with 0"),
     ):
         stream = subscribed(doors, first)

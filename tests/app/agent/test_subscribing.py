@@ -1,8 +1,16 @@
 """What subscriptions have in common: instances with several streams, and what they ask for."""
 
+from uuid import UUID
+
 import pytest
 
-from smq.app.agent.subscribing import InstanceName, Instances, is_explicit, refuse_filter
+from smq.agent.layouts import RingLayout
+from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.topic_names import TopicName
+from smq.app.agent.subscribing import InstanceName, Instances, filter_of, is_explicit
+from smq.app.agent.topics import KnownTopic
+from smq.model.record_types import RecordField, text_of
+from smq.model.topic_configs import RECORD_TYPE
 
 
 class Call:
@@ -33,7 +41,14 @@ def test_acknowledgements_are_explicit_where_the_metadata_says_so() -> None:
     assert not is_explicit(Call())
 
 
-def test_a_filter_is_refused_and_not_ignored() -> None:
-    refuse_filter("")
-    with pytest.raises(ValueError, match="no filters"):
-        refuse_filter("price > 1")
+def test_a_filter_is_of_the_topics_columns() -> None:
+    fields = text_of([RecordField("price", "INT64")])
+    topic = KnownTopic(
+        TopicName("kafka", "t"), UUID(int=1), {RECORD_TYPE: fields}, (RingLayout(1, 1),)
+    )
+    assert filter_of(" ", topic) is None
+    keep = filter_of("price > 1", topic)
+    assert keep is not None
+    assert keep([DataMessage()]) == []
+    with pytest.raises(ValueError, match="there is no column cost"):
+        filter_of("cost > 1", topic)

@@ -31,38 +31,32 @@ NOBODY = LiveSubscriber(
 )
 
 
-class Row:
-    """A record as the SDK gives it."""
-
-    headers = ()
-    timestamp_ms = 1
-
-    def __init__(self, offset: int) -> None:
-        self.offset, self.key, self.value = offset, b"k", b"v"
+def row(offset: int) -> DataMessage:
+    return DataMessage(key=b"k", value=b"v", ts_ns=10**6, offset=offset)
 
 
 class Log:
-    """A reader of rows that the test appends; offsets may have gaps."""
+    """A cursor of rows that the test appends; offsets may have gaps."""
 
     def __init__(self, *offsets: int) -> None:
         self._rows = [*offsets]
-        self._ahead = deque(map(Row, offsets))
+        self._ahead = deque(map(row, offsets))
         self.position = 0
         self.closed = False
         self._more = asyncio.Event()
 
     def append(self, offset: int) -> None:
         self._rows.append(offset)
-        self._ahead.append(Row(offset))
+        self._ahead.append(row(offset))
         self._more.set()
 
-    def peek(self) -> Row | None:
+    def peek(self) -> DataMessage | None:
         return self._ahead[0] if self._ahead else None
 
-    def take(self) -> Row:
-        row = self._ahead.popleft()
-        self.position = row.offset + 1
-        return row
+    def take(self) -> DataMessage:
+        message = self._ahead.popleft()
+        self.position = message.offset + 1
+        return message
 
     async def wait(self, _: float) -> bool:
         while not self._ahead:
@@ -70,9 +64,9 @@ class Log:
             await self._more.wait()
         return bool(self._ahead)
 
-    async def seek(self, offset: int) -> None:
+    def seek(self, offset: int) -> None:
         self.position = offset
-        self._ahead = deque(Row(each) for each in self._rows if each >= offset)
+        self._ahead = deque(row(each) for each in self._rows if each >= offset)
 
     async def close(self) -> None:
         self.closed = True

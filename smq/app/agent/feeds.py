@@ -1,0 +1,290 @@
+"""A partition for all its subscribers: one reads it, and the others have what that one has read.
+
+    log ──reader at the end──▶ ┌──────── blocks ────────┐ ──▶ cursor of a subscriber
+    log ──reader behind it───▶ └────────────────────────┘ ──▶ cursor of another one, further back
+
+A block is what one read gave. Who wants an offset that no kept block has reads it, or waits for who
+already reads there. So a thousand subscribers at the end cost one reader, and those further back
+take turns with another one. A cursor takes few records out of a block at a time and does not keep
+it: a slow subscriber holds neither memory nor the others.
+
+Blocks are kept up to a bound of bytes, and not for long: they serve those who read together.
+"""
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
+from uuid import UUID
+
+from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.app.agent.fetch_calls import message_of
+from smq.app.agent.readers import PartitionReaders, Reader
+from smq.app.agent.topics import KnownTopic
+from smq.app.process.clock import monotonic_ms
+
+MiB = 1024 * 1024
+KEPT_BYTES_MAX, KEPT_MS = 64 * MiB, 30_000
+MESSAGE_BYTES = 200  # Of a message, beside its contents.
+AHEAD_RECORDS, AHEAD_BYTES = 256, 64 * 1024  # What a cursor takes out of a block.
+WAIT_AT_END_S = 1.0
+WAIT_BEHIND_S = 0.1  # There are records, unless all up to the end were aborted or compacted.
+STEP = 500  # Messages that are made without a pause.
+BLOCK_BYTES = 1024 * 1024  # A batch of the log may be much larger.
+
+Keep = Callable[[Sequence[DataMessage]], Sequence[DataMessage]]
+"""Those of some records that a subscriber wants."""
+
+
+class FeedName(NamedTuple):
+    """A partition of a topic, which no other of its name replaces."""
+
+    topic: UUID
+    partition: int
+
+
+class Block(NamedTuple):
+    """All records from `begin` on and below `end`."""
+
+    begin: int
+    end: int
+    messages: Sequence[DataMessage]
+    size_bytes: int
+
+    def some(self, offset: int) -> tuple[Sequence[DataMessage], int]:
+        """A few records from an offset on, and the offset behind them."""
+        start = bisect_left(self.messages, offset, key=attrgetter("offset"))
+        left_bytes, stop = AHEAD_BYTES, start
+        while stop < min(len(self.messages), start + AHEAD_RECORDS) and left_bytes > 0:
+            left_bytes -= self.messages[stop].ByteSize()
+            stop += 1
+        is_all = stop == len(self.messages)
+        return self.messages[start:stop], self.end if is_all else self.messages[stop].offset
+
+
+class KeptBlocks:
+    """The blocks of all partitions, the oldest first."""
+
+    def __init__(self, now_ms: Callable[[], int] = monotonic_ms) -> None:
+        self._now_ms = now_ms
+        self._blocks: OrderedDict[tuple[FeedName, int], tuple[Block, int]] = OrderedDict()
+        self._begins: dict[FeedName, list[int]] = {}
+        self.size_bytes = 0
+
+    def find(self, name: FeedName, offset: int) -> Block | None:
+        """The block that has an offset, if one is kept."""
+        self._drop_old()
+        begins = self._begins.get(name, ())
+        place = bisect_right(begins, offset)
+        if not place:
+            return None
+        block = self._blocks[name, begins[place - 1]][0]
+        return block if offset < block.end else None
+
+    def add(self, name: FeedName, block: Block) -> None:
+        """Keep a block, instead of others if there are too many."""
+        if block.begin == block.end:
+            return
+        self._drop(name, block.begin)
+        self._blocks[name, block.begin] = block, self._now_ms() + KEPT_MS
+        insort(self._begins.setdefault(name, []), block.begin)
+        self.size_bytes += block.size_bytes
+        self._drop_old()
+
+    def forget(self, name: FeedName) -> None:
+        """Nobody reads a partition any more."""
+        for begin in [*self._begins.get(name, ())]:
+            self._drop(name, begin)
+
+    def _drop_old(self) -> None:
+        while self._blocks:
+            (name, begin), (_, due_ms) = next(iter(self._blocks.items()))
+            if self.size_bytes <= KEPT_BYTES_MAX and self._now_ms() < due_ms:
+                return
+            self._drop(name, begin)
+
+    def _drop(self, name: FeedName, begin: int) -> None:
+        found = self._blocks.pop((name, begin), None)
+        if found is None:
+            return
+        self.size_bytes -= found[0].size_bytes
+        begins = self._begins[name]
+        del begins[bisect_left(begins, begin)]
+        if not begins:
+            del self._begins[name]
+
+    def invariants(self) -> None:
+        assert self.size_bytes == sum(block.size_bytes for block, _ in self._blocks.values())
+        pairs = {(name, begin) for name, begins in self._begins.items() for begin in begins}
+        assert pairs == self._blocks.keys()
+        assert all(begins == sorted(begins) for begins in self._begins.values())
+
+
+class _Lane:
+    """A reader, and who has it. `position`: it has read, or reads, what is below."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.lock, self.position, self.wait_s = asyncio.Lock(), -1, wait_s
+        self.reader: Reader | None = None
+
+    async def close(self) -> None:
+        reader, self.reader = self.reader, None
+        if reader is not None:
+            await reader.close()
+
+
+class PartitionFeed:
+    """What the subscribers of one partition share."""
+
+    def __init__(
+        self, topic: KnownTopic, partition: int, readers: PartitionReaders, kept: KeptBlocks
+    ) -> None:
+        self._topic, self._partition, self._readers, self._kept = topic, partition, readers, kept
+        self.name = FeedName(topic.id, partition)
+        self.cursors = 0
+        self._at_end, self._behind = _Lane(WAIT_AT_END_S), _Lane(WAIT_BEHIND_S)
+        self._reads: dict[int, asyncio.Task[Block]] = {}
+
+    async def block(self, offset: int, timeout_s: float) -> Block | None:
+        """The block that has an offset; it may be empty. None: it did not come in time.
+
+        Raises BrokerError.
+        """
+        kept = self._kept.find(self.name, offset)
+        if kept is not None:
+            return kept
+        read = self._reads.get(offset)
+        if read is None:
+            read = self._reads[offset] = asyncio.create_task(self._read(offset))
+            read.add_done_callback(partial(self._ended, offset))
+        await asyncio.wait([read], timeout=timeout_s)  # It goes on without who began it.
+        return read.result() if read.done() else None
+
+    def _ended(self, offset: int, read: asyncio.Task[Block]) -> None:
+        del self._reads[offset]
+        if not read.cancelled():
+            read.exception()  # Retrieved, or asyncio logs it: there may be nobody left to tell.
+
+    async def _read(self, offset: int) -> Block:
+        lane = self._behind if offset < self._at_end.position else self._at_end
+        lane.position = max(lane.position, offset)
+        async with lane.lock:
+            kept = self._kept.find(self.name, offset)
+            if kept is not None:
+                return kept
+            try:
+                block = await self._read_by(lane, offset)
+            except BaseException:
+                await lane.close()
+                raise
+        self._kept.add(self.name, block)
+        return block
+
+    async def _read_by(self, lane: _Lane, offset: int) -> Block:
+        if lane.reader is None:
+            lane.reader = await self._readers.opened(self._topic, self._partition, offset)
+        else:
+            await lane.reader.seek(offset)
+        reader, messages, size_bytes = lane.reader, list[DataMessage](), 0
+        await reader.wait(lane.wait_s)
+        while reader.peek() is not None and size_bytes < BLOCK_BYTES:
+            message = message_of(reader.take())
+            messages.append(message)
+            size_bytes += message.ByteSize() + MESSAGE_BYTES
+            if len(messages) % STEP == 0:
+                await asyncio.sleep(0)
+        end = max(offset, reader.position)
+        lane.position = max(lane.position, end)
+        return Block(offset, end, messages, size_bytes)
+
+    async def close(self) -> None:
+        """Read no more."""
+        for read in [*self._reads.values()]:
+            read.cancel()
+        if self._reads:
+            await asyncio.wait([*self._reads.values()])
+        await self._at_end.close()
+        await self._behind.close()
+        self._kept.forget(self.name)
+
+
+class FeedCursor:
+    """A subscriber's place. `position` is the offset of its next record, or below it in a gap.
+
+    Records that `keep` does not return are passed over.
+    """
+
+    def __init__(
+        self, feeds: "PartitionFeeds", feed: PartitionFeed, offset: int, keep: Keep | None
+    ) -> None:
+        self._feeds, self._feed, self._keep = feeds, feed, keep
+        self._ahead: deque[DataMessage] = deque()
+        self._read_to = self.position = offset
+        self._is_open = True
+
+    def seek(self, offset: int) -> None:
+        """Continue at another offset."""
+        self._ahead.clear()
+        self._read_to = self.position = offset
+
+    def peek(self) -> DataMessage | None:
+        """The next record, if it was read already."""
+        return self._ahead[0] if self._ahead else None
+
+    def take(self) -> DataMessage:
+        """Take the record that `peek` shows."""
+        message = self._ahead.popleft()
+        self.position = message.offset + 1 if self._ahead else self._read_to
+        return message
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Have records that are there, or come in time; whether there is one now.
+
+        Raises BrokerError.
+        """
+        if self._ahead:
+            return True
+        block = await self._feed.block(self._read_to, timeout_s)
+        if block is None:
+            return False
+        some, self._read_to = block.some(self._read_to)
+        self._ahead.extend(some if self._keep is None else self._keep(some))
+        if not self._ahead:
+            self.position = self._read_to
+        return bool(self._ahead)
+
+    async def close(self) -> None:
+        """The subscriber has gone."""
+        if self._is_open:
+            self._is_open = False
+            await self._feeds.left(self._feed)
+
+
+class PartitionFeeds:
+    """The partitions that have subscribers."""
+
+    def __init__(self, readers: PartitionReaders) -> None:
+        self._readers, self._kept = readers, KeptBlocks()
+        self._feeds: dict[FeedName, PartitionFeed] = {}
+
+    def cursor(
+        self, topic: KnownTopic, partition: int, offset: int, keep: Keep | None = None
+    ) -> FeedCursor:
+        """A place in a partition."""
+        name = FeedName(topic.id, partition)
+        feed = self._feeds.get(name)
+        if feed is None:
+            feed = PartitionFeed(topic, partition, self._readers, self._kept)
+            self._feeds[name] = feed
+        feed.cursors += 1
+        return FeedCursor(self, feed, offset, keep)
+
+    async def left(self, feed: PartitionFeed) -> None:
+        """One of a partition's subscribers has gone."""
+        feed.cursors -= 1
+        if not feed.cursors:
+            del self._feeds[feed.name]
+            await feed.close()

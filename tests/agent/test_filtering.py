@@ -1,0 +1,96 @@
+"""Filters of records: what each is true of, and what compares with nothing."""
+
+import pytest
+
+from smq.agent.filtering import RecordFilter
+from smq.agent.filters import parse_filter
+from smq.agent.proto.mq_broker_pb2 import DataMessage, Header
+from smq.agent.proto.mq_schema_pb2 import (
+    DateValue,
+    DecimalValue,
+    ListValue,
+    RecordValue,
+    TimestampValue,
+    TimeValue,
+    Value as Recorded,
+)
+
+
+def record(
+    offset: int, key: bytes = b"", headers: tuple[Header, ...] = (), **fields: Recorded
+) -> DataMessage:
+    value = RecordValue(fields=fields).SerializeToString()
+    return DataMessage(offset=offset, key=key, ts_ns=offset * 10**6, value=value, headers=headers)
+
+
+BIG, TRUE = 2**53 + 1, Recorded(bool_value=True)
+TWICE = (Header(key="h", value=b"x"), Header(key="h", value=b"y"))
+MICROS, DAYS = TimestampValue(timestamp_micros=9), DateValue(days_since_epoch=9)
+RECORDS = [
+    record(0, b"a", n=Recorded(int32_value=5), s=Recorded(string_value="one"), b=TRUE),
+    record(1, b"b", n=Recorded(int64_value=BIG), s=Recorded(bytes_value=b"two")),
+    record(2, b"\xff", n=Recorded(double_value=5.5), s=Recorded(string_value="grün")),
+    record(3, n=Recorded(float_value=0.5), s=Recorded(), b=Recorded(bool_value=False)),
+    record(4, r=Recorded(record_value=RecordValue(fields={"n": Recorded(int64_value=7)}))),
+    record(5, headers=TWICE, n=Recorded(string_value="5")),
+    record(6, headers=(Header(key="h"),), at=Recorded(timestamp_value=MICROS)),
+    record(7, d=Recorded(date_value=DAYS), t=Recorded(time_value=TimeValue(time_micros=9))),
+    record(8, m=Recorded(decimal_value=DecimalValue()), l=Recorded(list_value=ListValue())),
+    DataMessage(offset=9, value=b"\xff\xff raw"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "offsets"),
+    [
+        ("n = 5", [0]),
+        ("n > 5", [1, 2]),
+        ("n <= 5.5", [0, 2, 3]),
+        (f"n = {BIG}", [1]),
+        (f"n = {BIG - 1}", []),
+        ("n != 5", [1, 2, 3]),
+        ("not n = 5", [1, 2, 3]),
+        ("n in (5, 0.5)", [0, 3]),
+        ("n not in (5, 0.5)", [1, 2]),
+        ("n = '5'", [5]),
+        ("n is null", [4, 6, 7, 8, 9]),
+        ("s = 'two' or s = 'grün'", [1, 2]),
+        ("s > 'one'", [1]),
+        ("s in ('one', 'x')", [0]),
+        ("s like 'gr_n'", [2]),
+        ("s like '%o%'", [0, 1]),
+        ("s is not null", [0, 1, 2]),
+        ("b = true", [0]),
+        ("b in (false)", [3]),
+        ("b != true", [3]),
+        ("r.n = 7", [4]),
+        ("r.n.x is not null or n.x = 1", []),
+        ("r is not null and m is null", [4]),
+        ("r = 1 or m = 1 or l = 'x'", []),
+        ("m is not null and l is not null", [8]),
+        ("_key = 'a'", [0]),
+        ("_key is null", [3, 4, 5, 6, 7, 8, 9]),
+        ("_key like '_'", [0, 1]),
+        ("_ts_ns < 1000000 and _value is null", [0]),
+        ("_offset in (3, 4)", [3, 4]),
+        ("header['h'] = 'y'", [5]),
+        ("header['h'] is null and _offset > 5", [6, 7, 8, 9]),
+        ("at = 9 or d = 9 or t = 9", [6, 7]),
+        ("_value is not null", [9]),
+        ("n = 5 or b = false", [0, 3]),
+        ("n > 0 and (b is null or s = 'one')", [0, 1, 2]),
+    ],
+)
+def test_a_filter_keeps_the_records_that_it_is_true_of(text: str, offsets: list[int]) -> None:
+    kept = RecordFilter(parse_filter(text)).keep(RECORDS)
+    assert [each.offset for each in kept] == offsets
+
+
+def test_a_filter_of_no_records_keeps_none() -> None:
+    assert RecordFilter(parse_filter("a = 1")).keep([]) == []
+
+
+def test_a_filter_leaves_records_as_they_are() -> None:
+    before = [each.SerializeToString() for each in RECORDS]
+    RecordFilter(parse_filter("n = 1 and header['h'] = 'x' and nothing.else = 1")).keep(RECORDS)
+    assert [each.SerializeToString() for each in RECORDS] == before

@@ -1,0 +1,262 @@
+"""Feeds: a thousand subscribers, one reader at the end and one behind it, bounded memory."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from smq.agent.layouts import RingLayout
+from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.topic_names import TopicName
+from smq.app.agent import feeds
+from smq.app.agent.feeds import (
+    AHEAD_BYTES,
+    AHEAD_RECORDS,
+    KEPT_MS,
+    Block,
+    FeedCursor,
+    FeedName,
+    KeptBlocks,
+    PartitionFeeds,
+)
+from smq.app.agent.topics import KnownTopic
+from smq.model.errors import BrokerError, ErrorCode
+
+TOPIC = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
+NAME = FeedName(TOPIC.id, 0)
+
+
+class Row:
+    """A record as the SDK gives it."""
+
+    headers = ()
+    timestamp_ms = 1
+
+    def __init__(self, offset: int, value: bytes) -> None:
+        self.offset, self.key, self.value = offset, b"k", value
+
+
+class Log:
+    """A partition, and the readers that are open on it. A read gives `batch` records at most."""
+
+    def __init__(self, count: int, value: bytes = b"v", batch: int = 100) -> None:
+        self.rows = [Row(each, value) for each in range(count)]
+        self.batch = batch
+        self.grown = asyncio.Event()
+        self.readers = self.closed = self.reads = 0
+        self.failing: BrokerError | None = None
+
+    def append(self) -> None:
+        self.rows.append(Row(len(self.rows), b"v"))
+        self.grown.set()
+        self.grown = asyncio.Event()
+
+    async def opened(self, _: KnownTopic, __: int, offset: int) -> Any:
+        self.readers += 1
+        return LogReader(self, offset)
+
+
+class LogReader:
+    def __init__(self, log: Log, offset: int) -> None:
+        self._log, self.position = log, offset
+        self._ahead: deque[Row] = deque()
+
+    async def seek(self, offset: int) -> None:
+        if offset != self.position:
+            self._ahead.clear()
+            self.position = offset
+
+    def peek(self) -> Row | None:
+        return self._ahead[0] if self._ahead else None
+
+    def take(self) -> Row:
+        self.position += 1
+        return self._ahead.popleft()
+
+    async def wait(self, timeout_s: float) -> bool:
+        if self._log.failing is not None:
+            raise self._log.failing
+        self._log.reads += 1
+        if not self._ahead and self.position >= len(self._log.rows):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._log.grown.wait()
+            except TimeoutError:
+                return False
+        if not self._ahead:
+            self._ahead.extend(self._log.rows[self.position :][: self._log.batch])
+        return True
+
+    async def close(self) -> None:
+        self._log.closed += 1
+
+
+def wanted_of(wanted: set[int], found: Sequence[DataMessage]) -> list[DataMessage]:
+    return [each for each in found if each.offset in wanted]
+
+
+def feeds_of(log: Log) -> PartitionFeeds:
+    readers: Any = log
+    return PartitionFeeds(readers)
+
+
+async def some(cursor: FeedCursor, count: int) -> list[int]:
+    found: list[int] = []
+    async with asyncio.timeout(60):
+        while len(found) < count:
+            await cursor.wait(5)
+            while len(found) < count and cursor.peek() is not None:
+                found.append(cursor.take().offset)
+    return found
+
+
+def test_subscribers_who_read_together_share_one_reader_and_its_reads() -> None:
+    async def talk() -> None:
+        log = Log(1000)
+        shared = feeds_of(log)
+        cursors = [shared.cursor(TOPIC, 0, 0) for _ in range(100)]
+        found = await asyncio.gather(*(some(each, 1000) for each in cursors))
+        assert found == [[*range(1000)]] * 100
+        waiting = [asyncio.create_task(some(each, 1)) for each in cursors]
+        await asyncio.sleep(0)
+        log.append()
+        assert await asyncio.gather(*waiting) == [[1000]] * 100
+        assert log.readers == 1
+        assert log.reads < 20
+        for each in cursors:
+            await each.close()
+            await each.close()
+        assert log.closed == 1
+
+    asyncio.run(talk())
+
+
+def test_one_who_is_behind_holds_nobody_up() -> None:
+    async def talk() -> None:
+        log = Log(1000)
+        shared = feeds_of(log)
+        at_end = shared.cursor(TOPIC, 0, 1000)
+        waiting = asyncio.create_task(some(at_end, 1))
+        await asyncio.sleep(0)
+        behind = [shared.cursor(TOPIC, 0, offset) for offset in (0, 350, 990)]
+        found = await asyncio.gather(*(some(each, 1000 - each.position) for each in behind))
+        assert [each[0] for each in found] == [0, 350, 990]
+        assert not waiting.done()
+        log.append()
+        assert await waiting == [1000]
+        assert log.readers == 2
+        for each in (at_end, *behind):
+            await each.close()
+        assert log.closed == 2
+
+    asyncio.run(talk())
+
+
+def test_who_goes_away_in_a_read_leaves_it_to_the_others() -> None:
+    async def talk() -> None:
+        log = Log(0)
+        shared = feeds_of(log)
+        first, second = shared.cursor(TOPIC, 0, 0), shared.cursor(TOPIC, 0, 0)
+        gone = asyncio.create_task(first.wait(5))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(some(second, 1))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await first.close()
+        log.append()
+        assert await waiting == [0]
+        assert log.readers == 1
+        await second.close()
+
+    asyncio.run(talk())
+
+
+def test_a_failed_read_is_told_to_all_and_the_next_one_has_a_new_reader() -> None:
+    async def talk() -> None:
+        log = Log(1)
+        log.failing = BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "it is gone")
+        shared = feeds_of(log)
+        cursors = [shared.cursor(TOPIC, 0, 0) for _ in range(2)]
+        found = await asyncio.gather(*(each.wait(5) for each in cursors), return_exceptions=True)
+        assert found == [log.failing] * 2
+        log.failing = None
+        assert await some(cursors[0], 1) == [0]
+        assert (log.readers, log.closed) == (2, 1)
+
+    asyncio.run(talk())
+
+
+def test_what_a_subscriber_does_not_want_is_passed_over() -> None:
+    async def talk() -> None:
+        wanted = {3, 5}
+        keep = partial(wanted_of, wanted)
+        cursor = feeds_of(Log(10)).cursor(TOPIC, 0, 0, keep)
+        assert await cursor.wait(5)
+        assert (cursor.take().offset, cursor.position) == (3, 4)
+        assert (cursor.take().offset, cursor.position) == (5, 10)
+        wanted.clear()
+        cursor.seek(2)
+        assert not await cursor.wait(5)
+        assert cursor.position == 10
+        await cursor.close()
+
+    asyncio.run(talk())
+
+
+def test_a_cursor_takes_little_and_a_read_of_much_is_many_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feeds, "BLOCK_BYTES", 100_000)
+
+    async def talk() -> None:
+        log = Log(1000, b"v" * 10_000, batch=1000)
+        cursor = feeds_of(log).cursor(TOPIC, 0, 0)
+        assert await cursor.wait(5)
+        assert 10_000 * len(cursor._ahead) <= AHEAD_BYTES + 10_000
+        assert await some(cursor, 1000) == [*range(1000)]
+        assert log.reads == 100
+        await cursor.close()
+
+    asyncio.run(talk())
+
+
+def block(begin: int, end: int, size_bytes: int = 1) -> Block:
+    return Block(begin, end, [DataMessage(offset=each) for each in range(begin, end)], size_bytes)
+
+
+def test_a_block_gives_some_records_and_the_offset_behind_them() -> None:
+    messages, after = block(0, 1000).some(10)
+    assert [each.offset for each in messages] == [*range(10, 10 + AHEAD_RECORDS)]
+    assert after == 10 + AHEAD_RECORDS
+    gap = Block(0, 50, [DataMessage(offset=7)], 1)
+    assert gap.some(8) == ([], 50)
+    assert gap.some(3) == ([DataMessage(offset=7)], 50)
+
+
+def test_blocks_are_kept_up_to_a_bound_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "KEPT_BYTES_MAX", 10)
+    now = [0]
+    kept = KeptBlocks(lambda: now[0])
+    other = FeedName(TOPIC.id, 1)
+    for begin in range(0, 50, 10):
+        kept.add(NAME, block(begin, begin + 10, 3))
+        kept.add(other, block(5, 5))
+        kept.invariants()
+    assert [kept.find(NAME, each) is not None for each in (0, 19, 20, 29, 49, 50)] == [
+        *(False, False, True, True, True, False)
+    ]
+    assert kept.find(other, 20) is None
+    kept.add(NAME, block(20, 25, 1))
+    kept.invariants()
+    assert kept.size_bytes == 7
+    now[0] = KEPT_MS
+    assert kept.find(NAME, 22) is None
+    assert kept.size_bytes == 0
+    kept.add(NAME, block(0, 1))
+    kept.forget(NAME)
+    kept.invariants()
+    assert kept.find(NAME, 0) is None
