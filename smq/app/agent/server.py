@@ -7,13 +7,15 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import grpc
+from google.protobuf.descriptor import ServiceDescriptor
 
-from smq.agent.proto import mq_agent_pb2, mq_broker_pb2
+from smq.agent.proto import health_pb2, mq_agent_pb2, mq_broker_pb2
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits
 from smq.app.agent.coordinate_calls import CoordinateCalls
 from smq.app.agent.feeds import PartitionFeeds
 from smq.app.agent.fetch_calls import FetchCalls
+from smq.app.agent.health_calls import HealthCalls
 from smq.app.agent.live import Live, LivePublisher, LiveSubscriber
 from smq.app.agent.methods import Handler, service_of
 from smq.app.agent.publish_calls import PublishCalls
@@ -81,7 +83,7 @@ async def _serve(inheritance: Inheritance) -> None:
     servers = []
     for name, reserved in inheritance.grpc_sockets.items():
         server = grpc.aio.server(options=OPTIONS)
-        server.add_generic_rpc_handlers([parts.services[name]])
+        server.add_generic_rpc_handlers(parts.services[name])
         server.add_insecure_port(f"{host}:{reserved.getsockname()[1]}")
         await server.start()
         servers.append(server)
@@ -105,7 +107,7 @@ def _request_stop(fd: int, stop: asyncio.Event) -> None:
 class ServedParts(NamedTuple):
     """What is served on each port, by its setting; what keeps running; and what ends streams."""
 
-    services: Mapping[str, grpc.GenericRpcHandler]
+    services: Mapping[str, Sequence[grpc.GenericRpcHandler]]
     commits: GroupCommits
     endings: Sequence[Callable[[], None]]
 
@@ -139,14 +141,26 @@ def _parts(inheritance: Inheritance, broker: BrokerSide) -> ServedParts:
         **coordinating.handlers(),
     }
     of_agent: dict[str, Handler] = {**publishing.agent_handlers(), **records.handlers()}
+    endings = subscriptions.end_all, records.end_all
+    return _served(of_broker, of_agent, commits, endings)
+
+
+def _served(
+    of_broker: Mapping[str, Handler],
+    of_agent: Mapping[str, Handler],
+    commits: GroupCommits,
+    endings: Sequence[Callable[[], None]],
+) -> ServedParts:
+    broker = _service(mq_broker_pb2, "SeaweedMessaging")
+    agent = _service(mq_agent_pb2, "SeaweedMessagingAgent")
+    health = HealthCalls(broker.full_name), HealthCalls(agent.full_name)
+    asked = [service_of(_service(health_pb2, "Health"), each.handlers()) for each in health]
     services = {
-        "grpc.port": service_of(_service(mq_broker_pb2, "SeaweedMessaging"), of_broker),
-        "agent.port": service_of(
-            _service(mq_agent_pb2, "SeaweedMessagingAgent"), of_agent, WITH_BYTES
-        ),
+        "grpc.port": (service_of(broker, of_broker), asked[0]),
+        "agent.port": (service_of(agent, of_agent, WITH_BYTES), asked[1]),
     }
-    return ServedParts(services, commits, (subscriptions.end_all, records.end_all))
+    return ServedParts(services, commits, (*(each.stop for each in health), *endings))
 
 
-def _service(module: object, name: str) -> object:
+def _service(module: object, name: str) -> ServiceDescriptor:
     return module.DESCRIPTOR.services_by_name[name]  # type: ignore[attr-defined]
