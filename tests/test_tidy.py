@@ -140,7 +140,7 @@ OTHER_ERRORS = {
     "smq/model/errors.py": "the families themselves",
     # Outcomes, which the direct caller handles.
     "smq/agent/layouts.py": "no partition has this range: refused by the call",
-    "smq/agent/places.py": "no record has this offset: refused by the call",
+    "smq/model/offset_types.py": "no record has this offset: refused by the call",
     "smq/agent/sequences.py": "a number is too old to be known: its record is refused",
     "smq/app/agent/refusals.py": "what a caller of gRPC is told",
     "shm/kernels/twin": "where a kernel returns a number",

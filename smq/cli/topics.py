@@ -1,4 +1,4 @@
-"""`smq topic create|list|describe|alter|add-partitions|trim|delete`."""
+"""`smq topic create|list|describe|offsets|alter|add-partitions|trim|delete`."""
 
 import json
 from typing import Annotated, Any
@@ -17,6 +17,9 @@ from smq.cli.client import (
     split_pair,
 )
 from smq.cli.output import say, say_lines
+from smq.model.offset_types import OffsetType, WantedPlace
+
+OFFSET_TYPES = {each.name.lower().replace("_", "-"): each for each in OffsetType}
 
 app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 
@@ -144,6 +147,45 @@ def add(
         count = add_partitions(cluster, topic, added)
     said = json.dumps({"topic": topic, "partitions": count})
     say(said if as_json else f"{topic} has {count} partitions now")
+
+
+@app.command(
+    epilog='JSON: {"topic", "group", "partitions": [{"partition", "earliest", "high_water", '
+    '"stable_end", "committed", "lag", "start", "note"}]}'
+)
+def offsets(  # noqa: PLR0913  (each is an option)
+    topic: TopicName,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Show what this group has committed, and its lag.")
+    ] = None,
+    type_: Annotated[
+        str,
+        typer.Option("--type", help="Where would a reader start? " + ", ".join(OFFSET_TYPES)),
+    ] = "resume-or-earliest",
+    at: Annotated[
+        int, typer.Option("--at", min=0, help="The offset of the type, or its nanoseconds.")
+    ] = 0,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show each partition's ends, a group's lag, and where a reader would start."""
+    from smq.client.kafka.offset_facts import offsets_of  # noqa: PLC0415  (NumPy takes its time.)
+
+    kind = OFFSET_TYPES.get(type_)
+    if kind is None:
+        raise refusal(f"--type takes {', '.join(OFFSET_TYPES)}; not {type_!r}")
+    with cluster_with(topic, bootstrap) as cluster:
+        found = offsets_of(cluster, topic, group, WantedPlace(kind, at, at))
+    if as_json:
+        rows = [{"partition": each, **facts._asdict()} for each, facts in found.items()]
+        say_lines(json.dumps({"topic": topic, "group": group, "partitions": rows}, indent=2))
+        return
+    heads = "earliest", "high water", "stable end", "committed", "lag", "start"
+    say("partition" + "".join(f"{each:>14}" for each in heads))
+    for each, facts in found.items():
+        row = ("-" if fact is None else fact for fact in facts[:-1])
+        say(f"{each:>9}" + "".join(f"{fact:>14}" for fact in row) + f"  {facts.note}".rstrip())
 
 
 @app.command(epilog='JSON: {"topic", "first_offsets": {PARTITION: OFFSET}}')

@@ -20,6 +20,7 @@ import numpy as np
 
 from smq.client.client import Client, connect
 from smq.client.consuming.aio_consumer import AsyncConsumer
+from smq.client.kafka.offset_facts import PartitionOffsets
 from smq.client.names import OffsetsIn
 from smq.client.producing.delivery.futures import BatchFuture, Future
 from smq.client.producing.producer import Bytes, Producer
@@ -149,6 +150,10 @@ class AsyncClient:
     async def topics(self) -> dict[str, int]:
         """The number of partitions of each topic, by name."""
         return await asyncio.to_thread(self._client.topics)
+
+    async def offsets(self, topic: str, **options: Any) -> dict[int, PartitionOffsets]:  # noqa: ANN401
+        """As Client.offsets."""
+        return await asyncio.to_thread(self._client.offsets, topic, **options)
 
     async def upload(self, topic: str, source: Source, **options: Any) -> Reference:  # noqa: ANN401
         """Upload a payload that records of a topic may refer to."""

@@ -31,6 +31,7 @@ from smq.client.kafka.cluster import (
     TopicFacts,
 )
 from smq.client.kafka.connection import CLIENT_ID
+from smq.client.kafka.offset_facts import RESUME, PartitionOffsets, offsets_of
 from smq.client.kafka.offsets import Start
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
 from smq.client.producing.parts import Options
@@ -38,6 +39,7 @@ from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
 from smq.client.reference import Payloads, Source
 from smq.client.secure.security import check_servers, security_of
+from smq.model.offset_types import WantedPlace
 from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
 from smq.wire.compression import Codec
 
@@ -137,6 +139,16 @@ class Client:
     def _topics(self) -> list[TopicFacts]:
         found = self._ask(lambda cluster: cluster.retrying(cluster.topics))
         return [each for each in found if not each.is_internal]
+
+    def offsets(
+        self, topic: str, *, group: str | None = None, start: WantedPlace = RESUME
+    ) -> dict[int, PartitionOffsets]:
+        """Each partition's ends, how far a group is, and where a reader would start.
+
+        `start` has one of the seven offset types. Raises NoSuchTopic, TypeError, ValueError.
+        """
+        topic_name("topic", topic)
+        return self._ask(lambda cluster: offsets_of(cluster, topic, group, start))
 
     def upload(
         self,

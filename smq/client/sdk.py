@@ -28,6 +28,7 @@ from smq.client.errors import (
     TransactionAborted as TransactionAborted,
     UnreadableBatch as UnreadableBatch,
 )
+from smq.client.kafka.offset_facts import PartitionOffsets as PartitionOffsets
 from smq.client.names import TopicPartition as TopicPartition
 from smq.client.producing.delivery.delivery_state import (
     Deliveries as Deliveries,
@@ -43,4 +44,5 @@ from smq.client.producing.transactions.transaction import Transaction as Transac
 from smq.client.reference import Payload as Payload
 from smq.filer.content import SourceChanged as SourceChanged
 from smq.model.errors import BrokerError as BrokerError, StoreError as StoreError
+from smq.model.offset_types import OffsetType as OffsetType, WantedPlace as WantedPlace
 from smq.model.references import Reference as Reference

@@ -100,6 +100,26 @@ def test_a_change_that_cannot_be_is_a_sentence(smq_session_broker: SmqBroker) ->
         assert "there is no topic nope" in run(verb[0], "nope", *verb[1:], *more)
 
 
+def test_offsets_show_the_ends_the_lag_and_where_a_reader_would_start(
+    smq_session_broker: SmqBroker,
+) -> None:
+    name, run = uuid4().hex[:8], partial(of_broker, smq_session_broker)
+    run("create", name, "--partitions", "1")
+    with smq_session_broker.connect() as client, client.producer() as producer:
+        for _ in range(5):
+            producer.send(name, b"value")
+    heads, row = run("offsets", name).splitlines()
+    assert heads.split()[-2:] == ["lag", "start"]
+    assert row.split() == ["0", "0", "5", "5", "-", "-", "0"]
+    at_two = run("offsets", name, "--type", "exact-offset", "--at", "2", "--group", "g", "--json")
+    [facts] = json.loads(at_two)["partitions"]
+    assert (facts["high_water"], facts["committed"], facts["start"]) == (5, None, 2)
+    far = run("offsets", name, "--type", "exact-offset", "--at", "9")
+    assert "offset 9 is out of range: the partition has 0 to 5" in far
+    no_type = of_broker(smq_session_broker, "offsets", name, "--type", "first", exit_code=1)
+    assert "--type takes resume-or-earliest, reset-to-earliest" in no_type
+
+
 def test_a_topic_is_trimmed(smq_session_broker: SmqBroker) -> None:
     name, run = uuid4().hex[:8], partial(of_broker, smq_session_broker)
     run("create", name, "--partitions", "2")

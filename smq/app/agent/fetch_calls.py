@@ -8,7 +8,6 @@ and a start within one has no messages, and `next_offset` behind it.
 from functools import partial
 from typing import NamedTuple
 
-from smq.agent.places import LogEnds
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import BrokerSide
@@ -29,6 +28,7 @@ from smq.client.kafka.offsets import (
     find_offsets,
     find_places,
 )
+from smq.model.offset_types import LogEnds
 
 MiB = 1024 * 1024
 MESSAGES_DEFAULT, MESSAGES_MAX = 100, 10_000

@@ -14,10 +14,9 @@ import grpc
 
 from smq.agent.in_flight import RecordIdentity
 from smq.agent.layouts import PARTITIONS_MAX
-from smq.agent.places import SessionStarts, WantedPlace
+from smq.agent.places import SessionStarts
 from smq.agent.proto import mq_agent_pb2 as pb
 from smq.agent.proto.mq_broker_pb2 import DataMessage
-from smq.agent.proto.mq_schema_pb2 import OffsetType
 from smq.agent.records import value_of_bytes
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
@@ -35,6 +34,7 @@ from smq.app.agent.subscription import PartitionSubscription
 from smq.app.agent.topics import KnownTopic
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
+from smq.model.offset_types import OffsetType, WantedPlace
 
 RELEASE_S = 10.0
 LOOK_S = 1.0  # Between two looks for new partitions.
@@ -102,7 +102,7 @@ class RecordCalls:
 
 def _starts(topic: KnownTopic, init: Init) -> SessionStarts:
     """Where a session wants its partitions to begin. Raises UnknownRange."""
-    kind = init.offset_type
+    kind = int(init.offset_type)
     entries = {
         topic.partition_of(range_of(each.partition)): WantedPlace(
             kind, each.start_offset, each.start_ts_ns or init.offset_ts_ns

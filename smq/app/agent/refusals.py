@@ -7,8 +7,8 @@ from typing import TypeVar
 import grpc
 
 from smq.agent.layouts import UnknownRange
-from smq.agent.places import OutOfRange
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.offset_types import OutOfRange
 
 _Status = grpc.StatusCode
 Result = TypeVar("Result")

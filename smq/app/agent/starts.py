@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from smq.agent.places import Start, WantedPlace, problem_of, start_of, timestamp_ms
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.fetch_calls import ends_of
 from smq.app.agent.topics import KnownTopic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import NOT_FOUND, find_offsets
+from smq.model.offset_types import Start, WantedPlace, problem_of, start_of, timestamp_ms
 
 
 async def start_at(

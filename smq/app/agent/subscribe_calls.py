@@ -12,7 +12,6 @@ from typing import Any
 import grpc
 
 from smq.agent.in_flight import InstanceWindows, RecordIdentity
-from smq.agent.places import WantedPlace
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
@@ -29,6 +28,7 @@ from smq.app.agent.subscription import PartitionSubscription
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
 from smq.client.errors import NoSuchTopic
+from smq.model.offset_types import WantedPlace
 
 
 class SubscribeCalls:

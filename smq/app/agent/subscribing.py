@@ -15,7 +15,6 @@ from smq.agent.in_flight import (
     window_of,
 )
 from smq.agent.layouts import range_of
-from smq.agent.places import Start, WantedPlace
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import BrokerSide
@@ -28,6 +27,7 @@ from smq.app.agent.subscription import HeldBytes, PartitionSubscription, Subscri
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.process.clock import wall_ms
 from smq.client.names import TopicPartition
+from smq.model.offset_types import Start, WantedPlace
 from smq.model.topic_configs import GRPC_ACK_TIMEOUT
 
 ACK_METADATA, EXPLICIT = "smq-ack", "explicit"

@@ -6,10 +6,10 @@ import grpc
 import pytest
 
 from smq.agent.layouts import UnknownRange
-from smq.agent.places import OutOfRange
 from smq.app.agent.refusals import CallRefused, Code, attempted, no_topic, refused_by
 from smq.client.errors import NoSuchTopic, RecordTooLarge
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.offset_types import OutOfRange
 
 Status = grpc.StatusCode
 

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from smq.agent.layouts import RingLayout
-from smq.agent.places import LogEnds, Start, WantedPlace
 from smq.agent.proto.mq_schema_pb2 import OffsetType
 from smq.agent.topic_names import TopicName
 from smq.app.agent.starts import start_at
 from smq.app.agent.topics import KnownTopic
+from smq.model.offset_types import LogEnds, Start, WantedPlace
 
 TOPIC = KnownTopic(TopicName("shop", "orders"), UUID(int=1), {}, (RingLayout(1, 2),))
 
