@@ -23,6 +23,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 from smq.model.record_types import RecordField, RecordFields, RecordKind
 
 CHARACTERS_MAX, TESTS_MAX, DEPTH_MAX, LITERALS_MAX = 4096, 100, 20, 500
+PATTERNS_MAX, PERCENTS_MAX, UNDERSCORES_MAX = 8, 4, 8  # With more, a pattern takes seconds.
 KEY, TS_NS, OFFSET, RAW = "_key", "_ts_ns", "_offset", "_value"
 INT64_END = 2**63
 
@@ -145,7 +146,7 @@ class _Parser:
     def __init__(self, text: str, fields: Sequence[RecordField]) -> None:
         self._fields = fields
         self._tokens = [*_tokens(text)]
-        self._at = self._depth = self._tests = self._literals = 0
+        self._at = self._depth = self._tests = self._literals = self._patterns = 0
 
     def whole(self) -> Test:
         test = self._either()
@@ -228,13 +229,22 @@ class _Parser:
         if self._takes("in"):
             test: Test = Listed(place, self._list(place))
         elif self._takes("like"):
-            pattern = self._literal(place)
-            if not isinstance(pattern, str):
-                raise ValueError(f"filter: {_named(place)}: LIKE takes a text in single quotes")
-            test = Matched(place, pattern)
+            test = Matched(place, self._pattern(place))
         else:
             self._fail("a comparison, IN, LIKE or IS NULL")
         return Not(test) if is_not else test
+
+    def _pattern(self, place: Place) -> str:
+        pattern = self._literal(place)
+        if not isinstance(pattern, str):
+            raise ValueError(f"filter: {_named(place)}: LIKE takes a text in single quotes")
+        if pattern.count("%") > PERCENTS_MAX or pattern.count("_") > UNDERSCORES_MAX:
+            most = f"{PERCENTS_MAX} times % and {UNDERSCORES_MAX} times _"
+            raise ValueError(f"filter: {_named(place)}: a pattern has at most {most}")
+        self._patterns += 1
+        if self._patterns > PATTERNS_MAX:
+            raise ValueError(f"filter: it has more than {PATTERNS_MAX} patterns")
+        return pattern
 
     def _list(self, place: Place) -> tuple[Literal, ...]:
         self._must("(")

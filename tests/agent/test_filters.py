@@ -114,6 +114,8 @@ def test_what_is_no_filter_of_a_topic_is_refused_with_the_place(text: str, words
         (" or ".join(["a=1"] * (TESTS_MAX + 1)), "more than 100 tests"),
         (f"a in ({','.join('1' * (LITERALS_MAX + 1))})", "more than 500 literals"),
         ("a in (1, 'x')", "more than one kind"),
+        ("a like '%a%a%a%a%'", "at most 4 times % and 8 times _"),
+        (" or ".join(["a like 'x%'"] * 9), "more than 8 patterns"),
     ],
 )
 def test_a_filter_has_bounds(text: str, words: str) -> None:

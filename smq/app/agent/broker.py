@@ -1,6 +1,7 @@
 """The broker as the agent uses it: the SDK's client, and questions by Kafka's protocol.
 
-Questions run in threads, each with connections of its own: one that waits holds nobody up.
+Questions run in threads, each with a connection of its own: one that waits holds up the others only
+when QUESTIONS_MAX do.
 """
 
 import asyncio

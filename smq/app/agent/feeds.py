@@ -136,6 +136,13 @@ class _Lane:
             await reader.close()
 
 
+class _Read:
+    """A read that is asked for, and how many wait for it."""
+
+    def __init__(self, task: asyncio.Task[Block]) -> None:
+        self.task, self.waiting, self.has_begun = task, 0, False
+
+
 class PartitionFeed:
     """What the subscribers of one partition share."""
 
@@ -146,7 +153,7 @@ class PartitionFeed:
         self.name = FeedName(topic.id, partition)
         self.cursors = 0
         self._at_end, self._behind = _Lane(WAIT_AT_END_S), _Lane(WAIT_BEHIND_S)
-        self._reads: dict[int, asyncio.Task[Block]] = {}
+        self._reads: dict[int, _Read] = {}
 
     async def block(self, offset: int, timeout_s: float) -> Block | None:
         """The block that has an offset; it may be empty. None: it did not come in time.
@@ -158,10 +165,18 @@ class PartitionFeed:
             return kept
         read = self._reads.get(offset)
         if read is None:
-            read = self._reads[offset] = asyncio.create_task(self._read(offset))
-            read.add_done_callback(partial(self._ended, offset))
-        await asyncio.wait([read], timeout=timeout_s)  # It goes on without who began it.
-        return read.result() if read.done() else None
+            read = self._reads[offset] = _Read(asyncio.create_task(self._read(offset)))
+            read.task.add_done_callback(partial(self._ended, offset))
+        read.waiting += 1
+        try:
+            await asyncio.wait([read.task], timeout=timeout_s)
+        except asyncio.CancelledError:
+            if read.waiting == 1 and not read.has_begun:  # Who seeks often leaves no queue behind.
+                read.task.cancel()
+            raise
+        finally:
+            read.waiting -= 1
+        return read.task.result() if read.task.done() else None
 
     def _ended(self, offset: int, read: asyncio.Task[Block]) -> None:
         del self._reads[offset]
@@ -172,6 +187,7 @@ class PartitionFeed:
         lane = self._behind if offset < self._at_end.position else self._at_end
         lane.position = max(lane.position, offset)
         async with lane.lock:
+            self._reads[offset].has_begun = True
             kept = self._kept.find(self.name, offset)
             if kept is not None:
                 return kept
@@ -202,10 +218,11 @@ class PartitionFeed:
 
     async def close(self) -> None:
         """Read no more."""
-        for read in [*self._reads.values()]:
-            read.cancel()
-        if self._reads:
-            await asyncio.wait([*self._reads.values()])
+        tasks = [each.task for each in self._reads.values()]
+        for each in tasks:
+            each.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         await self._at_end.close()
         await self._behind.close()
         self._kept.forget(self.name)

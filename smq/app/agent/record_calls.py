@@ -79,7 +79,7 @@ class RecordCalls:
                 client_id=context.peer(),
                 window=init.sliding_window_size,
                 tracks=lambda _: is_all,
-                keep=filter_of(init.filter, topic),
+                keep=await filter_of(init.filter, topic),
             )
             share = self._sharings.join(name.group, topic, partitions_max)
             stream = RecordStream(self._subscriptions, member, topic, share, context)
@@ -96,7 +96,7 @@ class RecordCalls:
             raise ValueError("the first message of a stream is its init")
         topic = self._subscriptions.around.topics.find(topic_name(first.init.topic))
         _starts(topic, first.init)
-        filter_of(first.init.filter, topic)
+        await filter_of(first.init.filter, topic)
         return topic
 
 

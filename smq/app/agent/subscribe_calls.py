@@ -76,7 +76,7 @@ class SubscribeCalls:
             client_id=init.client_id or context.peer(),
             window=init.sliding_window_size,
             tracks=lambda message: is_all or bool(message.key),
-            keep=filter_of(init.filter, topic),
+            keep=await filter_of(init.filter, topic),
         )
         subscription, start = await self._subscriptions.begin(
             member,

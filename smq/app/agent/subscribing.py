@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from smq.agent.filters import parse_filter
+from smq.agent.filters import Test, parse_filter
 from smq.agent.in_flight import (
     InstanceWindows,
     PartitionWindow,
@@ -78,14 +78,20 @@ def is_explicit(context: Context) -> bool:
     return any(key == ACK_METADATA and value == EXPLICIT for key, value in metadata)
 
 
-def filter_of(text: str, topic: KnownTopic) -> Keep | None:
+async def filter_of(text: str, topic: KnownTopic) -> Keep | None:
     """What a subscriber wants of a topic; None: all of it. Raises ValueError with a sentence."""
     if not text.strip():
         return None
-    test = parse_filter(text, topic.fields)
-    from smq.agent.filtering import RecordFilter  # noqa: PLC0415  (pyarrow, which few need)
+    return await asyncio.to_thread(_keep_of, parse_filter(text, topic.fields))
 
-    return RecordFilter(test).keep
+
+def _keep_of(test: Test) -> Keep:
+    """In a thread: pyarrow, which few need, takes its time to come."""
+    from smq.agent.filtering import RecordFilter  # noqa: PLC0415  (as above)
+
+    keep = RecordFilter(test).keep
+    keep([DataMessage()])  # Arrow refuses some patterns: now, not at a record.
+    return keep
 
 
 class GroupInstance(NamedTuple):

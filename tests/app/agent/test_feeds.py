@@ -175,6 +175,28 @@ def test_who_goes_away_in_a_read_leaves_it_to_the_others() -> None:
     asyncio.run(talk())
 
 
+def test_who_goes_elsewhere_leaves_no_read_behind() -> None:
+    async def talk() -> None:
+        log = Log(100)
+        shared = feeds_of(log)
+        cursor, at_end = shared.cursor(TOPIC, 0, 0), shared.cursor(TOPIC, 0, 100)
+        waiting = asyncio.create_task(some(at_end, 1))
+        await asyncio.sleep(0)
+        for offset in range(50):
+            cursor.seek(offset)
+            reading = asyncio.create_task(cursor.wait(5))
+            await asyncio.sleep(0)
+            reading.cancel()
+        assert await some(cursor, 1) == [49]
+        assert log.reads <= 4
+        log.append()
+        assert await waiting == [100]
+        await cursor.close()
+        await at_end.close()
+
+    asyncio.run(talk())
+
+
 def test_a_failed_read_is_told_to_all_and_the_next_one_has_a_new_reader() -> None:
     async def talk() -> None:
         log = Log(1)

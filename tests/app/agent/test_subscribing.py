@@ -1,5 +1,6 @@
 """What subscriptions have in common: instances with several streams, and what they ask for."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -46,9 +47,9 @@ def test_a_filter_is_of_the_topics_columns() -> None:
     topic = KnownTopic(
         TopicName("kafka", "t"), UUID(int=1), {RECORD_TYPE: fields}, (RingLayout(1, 1),)
     )
-    assert filter_of(" ", topic) is None
-    keep = filter_of("price > 1", topic)
+    assert asyncio.run(filter_of(" ", topic)) is None
+    keep = asyncio.run(filter_of("price > 1", topic))
     assert keep is not None
     assert keep([DataMessage()]) == []
     with pytest.raises(ValueError, match="there is no column cost"):
-        filter_of("cost > 1", topic)
+        asyncio.run(filter_of("cost > 1", topic))
