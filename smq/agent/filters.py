@@ -237,7 +237,8 @@ class _Parser:
     def _pattern(self, place: Place) -> str:
         pattern = self._literal(place)
         if not isinstance(pattern, str):
-            raise ValueError(f"filter: {_named(place)}: LIKE takes a text in single quotes")
+            sentence = f"filter: {_named(place)}: LIKE takes a text in single quotes"
+            raise ValueError(sentence)  # noqa: TRY004  (one error, shown to the user)
         if pattern.count("%") > PERCENTS_MAX or pattern.count("_") > UNDERSCORES_MAX:
             most = f"{PERCENTS_MAX} times % and {UNDERSCORES_MAX} times _"
             raise ValueError(f"filter: {_named(place)}: a pattern has at most {most}")
