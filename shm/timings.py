@@ -10,7 +10,9 @@ which all processes may read.
     +---------+------+------+---+-------------+   +---------+-------+-------+-----------+--------+
 
 Bucket b of a histogram counts requests of less than 2 ** b microseconds, the last one all others.
-Slot s of an API's errors counts error code s - 1, the last one all others. Words are
+Slot s of an API's errors counts error code s - 1, the last one all others. Behind the coordinator's
+errors are the agent's calls: of each RPC how many ended with each status, how long these took, and
+how many are open. Words are
 int64, little endian, independent of each other. A row of the ring is published by its number, which
 is 0 while the row is written: a reader copies, then checks the number again.
 """
@@ -25,7 +27,7 @@ import numpy as np
 from shm.kernels.base.words import TIME_BUCKETS
 from shm.segment import seal_against_writers
 
-MAGIC = 0x0003_54_51_4D_53  # "SMQT" and the version of this map, little endian.
+MAGIC = 0x0004_54_51_4D_53  # "SMQT" and the version of this map, little endian.
 HEADER_WORDS = 8
 BUCKETS = TIME_BUCKETS
 APIS = 128  # Kafka's keys end below 100.
@@ -40,6 +42,10 @@ _SLOW_AT = _SLOW_COUNT_AT + 8
 _ERRORS_AT = _SLOW_AT + SLOW * SLOW_ROW_WORDS
 _ERRORS_WORDS = APIS * ERROR_SLOTS
 NODE_WORDS = _ERRORS_AT + _ERRORS_WORDS
+RPCS = 64
+RPC_STATUSES = 17  # Of gRPC.
+_RPC_WORDS = RPC_STATUSES + 2
+_RPCS_WORDS = RPCS * _RPC_WORDS
 
 
 class SlowRequest(NamedTuple):
@@ -56,7 +62,8 @@ class SlowRequest(NamedTuple):
 
 
 class Timings:
-    """The memory. A shard is the only writer of its node's part, the coordinator of its errors."""
+    """The memory. A shard is the only writer of its node's part, the coordinator of its errors, the
+    agent of its RPCs."""
 
     def __init__(self, fd: int, *, writable: bool) -> None:
         self.fd = fd
@@ -68,7 +75,9 @@ class Timings:
     def create(cls, node_ids: range) -> "Timings":
         """New memory for these nodes."""
         fd = os.memfd_create("smq-timings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(fd, 8 * (HEADER_WORDS + len(node_ids) * NODE_WORDS + _ERRORS_WORDS))
+        os.ftruncate(
+            fd, 8 * (HEADER_WORDS + len(node_ids) * NODE_WORDS + _ERRORS_WORDS + _RPCS_WORDS)
+        )
         self = cls(fd, writable=True)
         seal_against_writers(fd)
         self._words[:3] = MAGIC, len(node_ids), node_ids.start
@@ -101,7 +110,11 @@ class Timings:
 
     def coordinator_errors(self) -> "Errors":
         """What the coordinator answered."""
-        return Errors(self._words[-_ERRORS_WORDS:])
+        return Errors(self._words[-_ERRORS_WORDS - _RPCS_WORDS : -_RPCS_WORDS])
+
+    def rpcs(self) -> "RpcTimings":
+        """The calls that the agent answered."""
+        return RpcTimings(self._words[-_RPCS_WORDS:])
 
     def errors(self) -> np.ndarray:
         """What all processes answered: int64 [APIS, ERROR_SLOTS]."""
@@ -129,6 +142,39 @@ class Errors:
         for code, count in codes.items():
             slot = code + 1 if -1 <= code < ERROR_SLOTS - 2 else ERROR_SLOTS - 1
             self.table[api_key, slot] += count
+
+
+class RpcTimings:
+    """The calls of gRPC that a process answered, by the number of the RPC.
+
+    totals  int64 [RPCS, RPC_STATUSES]: calls that ended, by their status
+    sums    int64 [RPCS], ns: how long these took
+    begun   int64 [RPCS]: how many are open
+    """
+
+    def __init__(self, words: np.ndarray) -> None:
+        table = words.reshape(RPCS, _RPC_WORDS)
+        self.totals = table[:, :RPC_STATUSES]
+        self.sums, self.begun = table[:, RPC_STATUSES], table[:, RPC_STATUSES + 1]
+
+    @classmethod
+    def private(cls) -> "RpcTimings":
+        """Of this process alone, for tests."""
+        return cls(np.zeros(_RPCS_WORDS, np.int64))
+
+    def restart(self) -> None:
+        """The process begins: no call of the last one is open."""
+        self.begun[:] = 0
+
+    def begin(self, rpc: int) -> None:
+        """A call begins."""
+        self.begun[rpc] += 1
+
+    def end(self, rpc: int, status: int, took_ns: int) -> None:
+        """A call has ended."""
+        self.begun[rpc] -= 1
+        self.totals[rpc, status] += 1
+        self.sums[rpc] += took_ns
 
 
 class NodeTimings:

@@ -4,7 +4,17 @@ import os
 
 import pytest
 
-from shm.timings import APIS, BUCKETS, ERROR_SLOTS, SLOW, Errors, NodeTimings, SlowRequest, Timings
+from shm.timings import (
+    APIS,
+    BUCKETS,
+    ERROR_SLOTS,
+    SLOW,
+    Errors,
+    NodeTimings,
+    RpcTimings,
+    SlowRequest,
+    Timings,
+)
 
 
 def a_slow_one(number: int, client: str = "c") -> SlowRequest:
@@ -23,6 +33,22 @@ def test_another_process_reads_a_nodes_timings_and_cannot_write() -> None:
     assert list(second.slow()) == [a_slow_one(1, "ünï")]
     with pytest.raises(ValueError, match="read-only"):
         theirs.node(1).count(0, 1)
+    os.close(ours.fd)
+
+
+def test_another_process_reads_the_agents_calls() -> None:
+    ours = Timings.create(range(1, 3))
+    theirs = Timings.attach(ours.fd).rpcs()
+    mine = ours.rpcs()
+    mine.begin(7)
+    mine.begin(7)
+    mine.end(7, 5, 1000)
+    assert (theirs.begun[7], theirs.totals[7, 5], theirs.sums[7]) == (1, 1, 1000)
+    assert theirs.totals.sum() == 1
+    assert Timings.attach(ours.fd).errors().sum() == 0
+    mine.restart()
+    assert theirs.begun.sum() == 0
+    assert RpcTimings.private().totals.shape == theirs.totals.shape
     os.close(ours.fd)
 
 

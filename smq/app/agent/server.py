@@ -9,6 +9,7 @@ from typing import NamedTuple
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
+from shm.timings import RpcTimings
 from smq.agent.proto import health_pb2, mq_agent_pb2, mq_broker_pb2
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits
@@ -142,22 +143,26 @@ def _parts(inheritance: Inheritance, broker: BrokerSide) -> ServedParts:
     }
     of_agent: dict[str, Handler] = {**publishing.agent_handlers(), **records.handlers()}
     endings = subscriptions.end_all, records.end_all
-    return _served(of_broker, of_agent, commits, endings)
+    return _served(of_broker, of_agent, inheritance.timings.rpcs(), commits, endings)
 
 
 def _served(
     of_broker: Mapping[str, Handler],
     of_agent: Mapping[str, Handler],
+    timings: RpcTimings,
     commits: GroupCommits,
     endings: Sequence[Callable[[], None]],
 ) -> ServedParts:
     broker = _service(mq_broker_pb2, "SeaweedMessaging")
     agent = _service(mq_agent_pb2, "SeaweedMessagingAgent")
     health = HealthCalls(broker.full_name), HealthCalls(agent.full_name)
-    asked = [service_of(_service(health_pb2, "Health"), each.handlers()) for each in health]
+    timings.restart()
+    asked = [
+        service_of(_service(health_pb2, "Health"), each.handlers(), timings) for each in health
+    ]
     services = {
-        "grpc.port": (service_of(broker, of_broker), asked[0]),
-        "agent.port": (service_of(agent, of_agent, WITH_BYTES), asked[1]),
+        "grpc.port": (service_of(broker, of_broker, timings), asked[0]),
+        "agent.port": (service_of(agent, of_agent, timings, WITH_BYTES), asked[1]),
     }
     return ServedParts(services, commits, (*(each.stop for each in health), *endings))
 

@@ -15,7 +15,7 @@ import psutil
 from gateway.apis.table import API_BY_KEY
 from shm.cluster import ClusterBlock
 from shm.kernels.base import words
-from shm.timings import ERROR_SLOTS, NodeTimings, Timings
+from shm.timings import ERROR_SLOTS, NodeTimings, RpcTimings, Timings
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.lake import table_facts
 from smq.app.process.status import (
@@ -39,11 +39,13 @@ from smq.front.metrics.facts import (
     NodeFacts,
     PartitionFacts,
     ProcessFacts,
+    RpcFacts,
     TableFacts,
 )
 from smq.log.room import room_of
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import ErrorCode, StoreError
+from smq.model.rpcs import RPCS, STATUSES
 from smq.store.overview import Committed, Overview, Sealed, open_overview
 
 if TYPE_CHECKING:
@@ -101,6 +103,7 @@ class Observer:
             members=self._members,
             times=[*self._times()],
             errors=[*self._errors()],
+            rpcs=[] if self._timings is None else [*rpcs_of(self._timings.rpcs())],
             http_failed_logins=self._failed_logins(),
             slow_requests=sum(each.slow_count for each in self._nodes_timings()),
             tables=self._lake_tables(),
@@ -262,6 +265,16 @@ class Observer:
         errors = self._timings.errors()
         for key, slot in np.argwhere(errors).tolist():
             yield ApiErrors(_api(key), _error(slot), int(errors[key, slot]))
+
+
+def rpcs_of(timings: RpcTimings) -> Iterator[RpcFacts]:
+    """The methods that were called."""
+    for number, (service, method) in enumerate(RPCS):
+        totals = timings.totals[number].tolist()
+        begun = int(timings.begun[number])
+        if begun or any(totals):
+            by_status = {name: n for name, n in zip(STATUSES, totals, strict=True) if n}
+            yield RpcFacts(service, method, by_status, int(timings.sums[number]) / 1e9, begun)
 
 
 def _places(rows: np.ndarray) -> dict[int, int]:

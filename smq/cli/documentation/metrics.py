@@ -16,6 +16,7 @@ from smq.front.metrics.facts import (
     NodeFacts,
     PartitionFacts,
     ProcessFacts,
+    RpcFacts,
     TableFacts,
 )
 from smq.front.metrics.page import page
@@ -33,6 +34,7 @@ ONE_OF_EACH = Facts(
     members={"g": 1},
     times=[ApiTimes("Fetch", (1,) * len(BOUNDS_S), 1, 0.1)],
     errors=[ApiErrors("Fetch", "OFFSET_OUT_OF_RANGE", 1)],
+    rpcs=[RpcFacts("messaging_pb.SeaweedMessaging", "ListTopics", {"OK": 1}, 0.1, 0)],
     tables=[TableFacts("t", "iceberg", "")],
 )
 

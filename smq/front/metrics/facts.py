@@ -99,6 +99,16 @@ class ApiErrors(NamedTuple):
     total: int
 
 
+class RpcFacts(NamedTuple):
+    """Calls of a gRPC method: those that have ended, by their status; how long; and the open."""
+
+    service: str
+    method: str
+    totals: Mapping[str, int]
+    seconds: float
+    open: int
+
+
 class GroupOffset(NamedTuple):
     """A group's committed offset. `lag_s` is None if unknown."""
 
@@ -143,6 +153,7 @@ class Facts:
     slow_requests: int = 0
     http_failed_logins: int = 0
     errors: Sequence[ApiErrors] = ()
+    rpcs: Sequence[RpcFacts] = ()
     tables: Sequence[TableFacts] = ()
     disk_free_bytes: int = 0
     missing: Sequence[str] = ()

@@ -81,6 +81,7 @@ class _Few(Collector):
         yield from self._nodes()
         yield from self._logs()
         yield from self._times()
+        yield from self._rpcs()
         yield from self._tables()
 
     def _processes(self) -> Iterator[Metric]:
@@ -137,6 +138,21 @@ class _Few(Collector):
             for each in self._facts.nodes:
                 metric.add_metric([str(each.node_id)], value(each))
             yield metric
+
+    def _rpcs(self) -> Iterator[Metric]:
+        labels = ["service", "method"]
+        words = "Calls of SeaweedMQ's services that have ended, by gRPC's status."
+        calls = CounterMetricFamily("smq_grpc_calls", words, labels=[*labels, "status"])
+        words = "How long they took, streams from their beginning to their end."
+        seconds = CounterMetricFamily("smq_grpc_seconds", words, labels=labels)
+        begun = GaugeMetricFamily("smq_grpc_open_calls", "Calls and streams now.", labels=labels)
+        for each in self._facts.rpcs:
+            named = [each.service, each.method]
+            for status, total in each.totals.items():
+                calls.add_metric([*named, status], total)
+            seconds.add_metric(named, each.seconds)
+            begun.add_metric(named, each.open)
+        yield from (calls, seconds, begun)
 
     def _tables(self) -> Iterator[Metric]:
         columns: list[tuple[str, str, Callable[[TableFacts], float]]] = [

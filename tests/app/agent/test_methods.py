@@ -5,8 +5,12 @@ from typing import Any
 
 import grpc
 
-from smq.agent.proto import mq_agent_pb2 as pb
+from shm import timings as memory
+from shm.timings import RpcTimings
+from smq.agent.proto import health_pb2, mq_agent_pb2 as pb, mq_broker_pb2
 from smq.app.agent.methods import Context, service_of
+from smq.app.front.observer import rpcs_of
+from smq.model.rpcs import RPCS, STATUSES
 from tests.app.agent.doors import refused, stubs_of
 from tests.app.agent.streams import OpenStream
 
@@ -21,19 +25,28 @@ async def start(request: Any, _: Context) -> Any:
 
 async def echo(_: Any, context: Context) -> None:
     while (request := await context.read()) is not grpc.aio.EOF:
+        if not request.message.session_id:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no session")
         assert request.message == pb.PublishRecordRequest.FromString(request.data)
         await context.write(pb.PublishRecordResponse(ack_sequence=request.message.session_id))
 
 
 def test_calls_reach_their_handlers_and_others_are_unimplemented() -> None:
     async def talk() -> None:
-        server = grpc.aio.server()
+        server, timings = grpc.aio.server(), RpcTimings.private()
         handlers = {"StartPublishSession": start, "PublishRecord": echo}
-        server.add_generic_rpc_handlers([service_of(SERVICE, handlers, ["PublishRecord"])])
+        server.add_generic_rpc_handlers([service_of(SERVICE, handlers, timings, ["PublishRecord"])])
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         await asyncio.to_thread(ask, port)
         await server.stop(0)
+        assert counted(timings) == {
+            "StartPublishSession": {"OK": 1, "INVALID_ARGUMENT": 1},
+            "ClosePublishSession": {"UNIMPLEMENTED": 1},
+            "PublishRecord": {"OK": 1, "FAILED_PRECONDITION": 1},
+        }
+        assert timings.begun.sum() == 0
+        assert timings.sums.sum() > 0
 
     asyncio.run(talk())
 
@@ -50,3 +63,23 @@ def ask(port: int) -> None:
         stream = OpenStream(stubs.PublishRecord, pb.PublishRecordRequest(session_id=5))
         assert stream.read().ack_sequence == 5
         assert stream.finish() == []
+        with refused(grpc.StatusCode.FAILED_PRECONDITION, "no session"):
+            OpenStream(stubs.PublishRecord, pb.PublishRecordRequest()).read()
+
+
+def counted(timings: RpcTimings) -> dict[str, dict[str, int]]:
+    return {each.method: dict(each.totals) for each in rpcs_of(timings)}
+
+
+def test_each_method_of_each_service_is_counted() -> None:
+    methods = {
+        (service.full_name, method.name)
+        for module in (mq_broker_pb2, pb, health_pb2)
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    assert {*RPCS} == methods
+    assert len(RPCS) == len(methods) <= memory.RPCS
+    assert {each.name: each.value[0] for each in grpc.StatusCode} == {
+        name: number for number, name in enumerate(STATUSES)
+    }
