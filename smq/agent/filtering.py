@@ -19,18 +19,18 @@ from smq.agent.filters import (
     OFFSET,
     TS_NS,
     Both,
-    Column,
+    ColumnPlace,
     Compared,
     Either,
-    Header,
+    HeaderPlace,
     IsNull,
     Listed,
     Literal,
     Matched,
     Not,
-    OfRecord,
     Place,
     PlaceTest,
+    RecordPlace,
     Test,
     kind_of,
     places_of,
@@ -68,16 +68,16 @@ class RecordFilter:
         """Those of the records that it is true of."""
         if not messages:
             return []
-        found = pc.fill_null(_Columns(self._places, messages).test(self._test), False)  # noqa: FBT003
+        found = pc.fill_null(_PlaceColumns(self._places, messages).test(self._test), False)  # noqa: FBT003
         return [each for each, is_kept in zip(messages, found.to_pylist(), strict=True) if is_kept]
 
 
-class _Columns:
+class _PlaceColumns:
     """The places of some records."""
 
     def __init__(self, places: set[Place], messages: Sequence[DataMessage]) -> None:
         values: list[RecordValue] = []
-        if any(isinstance(each, Column) for each in places):
+        if any(isinstance(each, ColumnPlace) for each in places):
             values = [value_of_bytes(each.value) for each in messages]
         self._found = {each: _values(each, messages, values) for each in places}
 
@@ -169,11 +169,11 @@ def _values(
     place: Place, messages: Sequence[DataMessage], values: Sequence[RecordValue]
 ) -> list[object]:
     match place:
-        case Column(path):
+        case ColumnPlace(path):
             return [_at(path, each) for each in values]
-        case Header(name):
+        case HeaderPlace(name):
             return [_last_header(name, each) for each in messages]
-        case OfRecord(name):
+        case RecordPlace(name):
             of_record: dict[str, Callable[[DataMessage], object]] = {
                 KEY: lambda message: message.key or None,
                 TS_NS: lambda message: message.ts_ns,

@@ -30,25 +30,25 @@ INT64_END = 2**63
 Literal: TypeAlias = str | int | float | bool
 
 
-class Column(NamedTuple):
+class ColumnPlace(NamedTuple):
     """A field of the RecordValue, by its path."""
 
     path: tuple[str, ...]
 
 
-class Header(NamedTuple):
+class HeaderPlace(NamedTuple):
     """The last header of a name."""
 
     name: str
 
 
-class OfRecord(NamedTuple):
+class RecordPlace(NamedTuple):
     """What every record has: KEY, TS_NS or OFFSET."""
 
     name: str
 
 
-Place: TypeAlias = Column | Header | OfRecord
+Place: TypeAlias = ColumnPlace | HeaderPlace | RecordPlace
 
 
 class Compared(NamedTuple):
@@ -101,7 +101,7 @@ PlaceTest: TypeAlias = Compared | Listed | Matched | IsNull
 Test: TypeAlias = PlaceTest | Not | Both | Either
 
 
-class _Token(NamedTuple):
+class _FilterToken(NamedTuple):
     """`kind`: word, name, text, number, sign or end."""
 
     kind: str
@@ -125,7 +125,7 @@ def parse_filter(text: str, fields: Sequence[RecordField] = ()) -> Test:
     """A filter, for records of these fields. Raises ValueError with a sentence."""
     if len(text) > CHARACTERS_MAX:
         raise ValueError(f"filter: it has {len(text)} characters; {CHARACTERS_MAX} are allowed")
-    return _Parser(text, fields).whole()
+    return _FilterParser(text, fields).whole()
 
 
 def places_of(test: Test) -> Iterator[Place]:
@@ -140,7 +140,7 @@ def places_of(test: Test) -> Iterator[Place]:
             yield test.place
 
 
-class _Parser:
+class _FilterParser:
     """Reads tokens from the left to the right."""
 
     def __init__(self, text: str, fields: Sequence[RecordField]) -> None:
@@ -157,10 +157,10 @@ class _Parser:
     # --- tokens ----------------------------------------------------------------------------------
 
     @property
-    def _now(self) -> _Token:
+    def _now(self) -> _FilterToken:
         return self._tokens[self._at]
 
-    def _next(self) -> _Token:
+    def _next(self) -> _FilterToken:
         token = self._tokens[self._at]
         self._at += 1
         return token
@@ -267,20 +267,20 @@ class _Parser:
                 return self._header()
             if token.text in {KEY, TS_NS, OFFSET}:
                 self._at += 1
-                return OfRecord(token.text)
+                return RecordPlace(token.text)
         path = [self._name()]
         while self._takes("."):
             path.append(self._name())
-        column = Column(tuple(path))
+        column = ColumnPlace(tuple(path))
         self._kind(column)
         return column
 
-    def _header(self) -> Header:
+    def _header(self) -> HeaderPlace:
         if self._now.kind != "text":
             self._fail("a header's name in single quotes")
         name = self._next().text
         self._must("]")
-        return Header(name)
+        return HeaderPlace(name)
 
     def _name(self) -> str:
         if self._now.kind not in {"word", "name"}:
@@ -306,7 +306,7 @@ class _Parser:
             raise ValueError(f"filter: {_named(place)} {why}")
         return literal
 
-    def _kind(self, column: Column) -> RecordKind | None:
+    def _kind(self, column: ColumnPlace) -> RecordKind | None:
         """What the record type says of a column; None: there is no record type."""
         if not self._fields or column.path == (RAW,):
             return None
@@ -328,9 +328,9 @@ class _Parser:
         """Why a literal is none to compare a place with, the end of a sentence; "" if it is."""
         wanted = kind_of(literal)
         match place:
-            case Header() | OfRecord(name="_key"):
+            case HeaderPlace() | RecordPlace(name="_key"):
                 return "" if wanted == "text" else f"is compared with a text, not a {wanted}"
-            case OfRecord():
+            case RecordPlace():
                 return (
                     ""
                     if isinstance(literal, int) and wanted == "number"
@@ -363,7 +363,7 @@ def kind_of(literal: Literal) -> str:
     return "text" if isinstance(literal, str) else "number"
 
 
-def _number(token: _Token) -> int | float:
+def _number(token: _FilterToken) -> int | float:
     if not token.text.lstrip("+-").isdigit():
         return float(token.text)
     number = int(token.text)
@@ -374,15 +374,15 @@ def _number(token: _Token) -> int | float:
 
 def _named(place: Place) -> str:
     match place:
-        case Column(path):
+        case ColumnPlace(path):
             return ".".join(path)
-        case Header(name):
+        case HeaderPlace(name):
             return f"header[{name!r}]"
-        case OfRecord(name):
+        case RecordPlace(name):
             return name
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tokens(text: str) -> Iterator[_FilterToken]:
     at = 0
     while found := _TOKENS.match(text, at):
         kind = found.lastgroup or ""
@@ -390,9 +390,9 @@ def _tokens(text: str) -> Iterator[_Token]:
         if kind in {"name", "text"}:
             quote = '"' if kind == "name" else "'"
             said = said.replace(2 * quote, quote)
-        yield _Token(kind, said, found.start(kind))
+        yield _FilterToken(kind, said, found.start(kind))
         at = found.end()
     if rest := text[at:].strip():
         place = text.index(rest, at)
         raise ValueError(f"filter: at character {place + 1}: {rest[0]!r} begins nothing")
-    yield _Token("end", _END, len(text))
+    yield _FilterToken("end", _END, len(text))

@@ -11,15 +11,15 @@ from smq.agent.filters import (
     LITERALS_MAX,
     TESTS_MAX,
     Both,
-    Column,
+    ColumnPlace,
     Compared,
     Either,
-    Header,
+    HeaderPlace,
     IsNull,
     Listed,
     Matched,
     Not,
-    OfRecord,
+    RecordPlace,
     parse_filter,
     places_of,
 )
@@ -36,7 +36,7 @@ FIELDS = (
     RecordField("list", RecordList("STRING")),
     RecordField("buyer", RecordFields((RecordField("age", "INT32"),))),
 )
-ID = Column(("id",))
+ID = ColumnPlace(("id",))
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,17 @@ ID = Column(("id",))
     [
         ("id = 1", Compared(ID, "=", 1)),
         ("id<>-2", Compared(ID, "!=", -2)),
-        ("price >= 1.5e3", Compared(Column(("price",)), ">=", 1500.0)),
-        ("paid = TRUE", Compared(Column(("paid",)), "=", True)),
-        ("name = 'O''Hara'", Compared(Column(("name",)), "=", "O'Hara")),
-        ("\"name\" LIKE 'a%'", Matched(Column(("name",)), "a%")),
-        ("buyer.age < 3", Compared(Column(("buyer", "age")), "<", 3)),
+        ("price >= 1.5e3", Compared(ColumnPlace(("price",)), ">=", 1500.0)),
+        ("paid = TRUE", Compared(ColumnPlace(("paid",)), "=", True)),
+        ("name = 'O''Hara'", Compared(ColumnPlace(("name",)), "=", "O'Hara")),
+        ("\"name\" LIKE 'a%'", Matched(ColumnPlace(("name",)), "a%")),
+        ("buyer.age < 3", Compared(ColumnPlace(("buyer", "age")), "<", 3)),
         ("id not in (1, 2)", Not(Listed(ID, (1, 2)))),
-        ("tags is NOT null", Not(IsNull(Column(("tags",))))),
-        ("_key = 'k'", Compared(OfRecord("_key"), "=", "k")),
-        ("_offset > 5", Compared(OfRecord("_offset"), ">", 5)),
-        ("header['Trace'] is null", IsNull(Header("Trace"))),
-        ("_value is null", IsNull(Column(("_value",)))),
+        ("tags is NOT null", Not(IsNull(ColumnPlace(("tags",))))),
+        ("_key = 'k'", Compared(RecordPlace("_key"), "=", "k")),
+        ("_offset > 5", Compared(RecordPlace("_offset"), ">", 5)),
+        ("header['Trace'] is null", IsNull(HeaderPlace("Trace"))),
+        ("_value is null", IsNull(ColumnPlace(("_value",)))),
     ],
 )
 def test_a_test_of_a_place_is_read(text: str, test: object) -> None:
@@ -69,7 +69,7 @@ def test_and_binds_more_than_or_and_not_more_than_both() -> None:
 
 def test_a_filter_names_its_places() -> None:
     test = parse_filter("not (a = 1 or header['h'] like 'x') and _key in ('k')")
-    assert [*places_of(test)] == [Column(("a",)), Header("h"), OfRecord("_key")]
+    assert [*places_of(test)] == [ColumnPlace(("a",)), HeaderPlace("h"), RecordPlace("_key")]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_filter_names_its_places() -> None:
         (f"id = {2**63}", "a whole number has 64 bits"),
     ],
 )
-def test_what_is_no_filter_of_a_topic_is_refused_with_the_place(text: str, words: str) -> None:
+def test_a_filter_that_does_not_fit_its_topic_is_refused(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_filter(text, FIELDS)
 

@@ -46,7 +46,7 @@ class FeedName(NamedTuple):
     partition: int
 
 
-class Block(NamedTuple):
+class FeedBlock(NamedTuple):
     """All records from `begin` on and below `end`."""
 
     begin: int
@@ -70,11 +70,11 @@ class KeptBlocks:
 
     def __init__(self, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self._now_ms = now_ms
-        self._blocks: OrderedDict[tuple[FeedName, int], tuple[Block, int]] = OrderedDict()
+        self._blocks: OrderedDict[tuple[FeedName, int], tuple[FeedBlock, int]] = OrderedDict()
         self._begins: dict[FeedName, list[int]] = {}
         self.size_bytes = 0
 
-    def find(self, name: FeedName, offset: int) -> Block | None:
+    def find(self, name: FeedName, offset: int) -> FeedBlock | None:
         """The block that has an offset, if one is kept."""
         self._drop_old()
         begins = self._begins.get(name, ())
@@ -84,7 +84,7 @@ class KeptBlocks:
         block = self._blocks[name, begins[place - 1]][0]
         return block if offset < block.end else None
 
-    def add(self, name: FeedName, block: Block) -> None:
+    def add(self, name: FeedName, block: FeedBlock) -> None:
         """Keep a block, instead of others if there are too many."""
         if block.begin == block.end:
             return
@@ -123,7 +123,7 @@ class KeptBlocks:
         assert all(begins == sorted(begins) for begins in self._begins.values())
 
 
-class _Lane:
+class _ReaderLane:
     """A reader, and who has it. `position`: it has read, or reads, what is below."""
 
     def __init__(self, wait_s: float) -> None:
@@ -136,10 +136,10 @@ class _Lane:
             await reader.close()
 
 
-class _Read:
+class _SharedRead:
     """A read that is asked for, and how many wait for it."""
 
-    def __init__(self, task: asyncio.Task[Block]) -> None:
+    def __init__(self, task: asyncio.Task[FeedBlock]) -> None:
         self.task, self.waiting, self.has_begun = task, 0, False
 
 
@@ -152,10 +152,10 @@ class PartitionFeed:
         self._topic, self._partition, self._readers, self._kept = topic, partition, readers, kept
         self.name = FeedName(topic.id, partition)
         self.cursors = 0
-        self._at_end, self._behind = _Lane(WAIT_AT_END_S), _Lane(WAIT_BEHIND_S)
-        self._reads: dict[int, _Read] = {}
+        self._at_end, self._behind = _ReaderLane(WAIT_AT_END_S), _ReaderLane(WAIT_BEHIND_S)
+        self._reads: dict[int, _SharedRead] = {}
 
-    async def block(self, offset: int, timeout_s: float) -> Block | None:
+    async def block(self, offset: int, timeout_s: float) -> FeedBlock | None:
         """The block that has an offset; it may be empty. None: it did not come in time.
 
         Raises BrokerError.
@@ -165,7 +165,7 @@ class PartitionFeed:
             return kept
         read = self._reads.get(offset)
         if read is None:
-            read = self._reads[offset] = _Read(asyncio.create_task(self._read(offset)))
+            read = self._reads[offset] = _SharedRead(asyncio.create_task(self._read(offset)))
             read.task.add_done_callback(partial(self._ended, offset))
         read.waiting += 1
         try:
@@ -178,12 +178,12 @@ class PartitionFeed:
             read.waiting -= 1
         return read.task.result() if read.task.done() else None
 
-    def _ended(self, offset: int, read: asyncio.Task[Block]) -> None:
+    def _ended(self, offset: int, read: asyncio.Task[FeedBlock]) -> None:
         del self._reads[offset]
         if not read.cancelled():
             read.exception()  # Retrieved, or asyncio logs it: there may be nobody left to tell.
 
-    async def _read(self, offset: int) -> Block:
+    async def _read(self, offset: int) -> FeedBlock:
         lane = self._behind if offset < self._at_end.position else self._at_end
         lane.position = max(lane.position, offset)
         async with lane.lock:
@@ -199,7 +199,7 @@ class PartitionFeed:
         self._kept.add(self.name, block)
         return block
 
-    async def _read_by(self, lane: _Lane, offset: int) -> Block:
+    async def _read_by(self, lane: _ReaderLane, offset: int) -> FeedBlock:
         if lane.reader is None:
             lane.reader = await self._readers.opened(self._topic, self._partition, offset)
         else:
@@ -214,7 +214,7 @@ class PartitionFeed:
                 await asyncio.sleep(0)
         end = max(offset, reader.position)
         lane.position = max(lane.position, end)
-        return Block(offset, end, messages, size_bytes)
+        return FeedBlock(offset, end, messages, size_bytes)
 
     async def close(self) -> None:
         """Read no more."""

@@ -32,7 +32,7 @@ from smq.model.offset_types import WantedPlace
 
 
 class SubscribeCalls:
-    """Answers SubscribeMessage."""
+    """StreamAnswers SubscribeMessage."""
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
@@ -45,7 +45,7 @@ class SubscribeCalls:
         first = await context.read()
         if first is grpc.aio.EOF:
             return
-        answers = Answers(context)
+        answers = StreamAnswers(context)
         name = InstanceName(group_of(first.init.consumer_group), first.init.consumer_id)
         with self._subscriptions.instances.stream_of(name) as windows:
             begun = await attempted(self._begun(first, answers, name, windows))
@@ -60,7 +60,7 @@ class SubscribeCalls:
     async def _begun(
         self,
         first: pb.SubscribeMessageRequest,
-        answers: "Answers",
+        answers: "StreamAnswers",
         name: InstanceName,
         windows: InstanceWindows,
     ) -> PartitionSubscription:
@@ -88,7 +88,7 @@ class SubscribeCalls:
             await answers.say(start.note)
         return subscription
 
-    async def _stream(self, answers: "Answers", subscription: PartitionSubscription) -> None:
+    async def _stream(self, answers: "StreamAnswers", subscription: PartitionSubscription) -> None:
         """Deliver and read until either ends; then say that this was all, and why."""
         reading = asyncio.create_task(self._read(answers, subscription))
         reading.add_done_callback(lambda _: subscription.end())
@@ -106,7 +106,7 @@ class SubscribeCalls:
             with suppress(asyncio.CancelledError):
                 await reading
 
-    async def _read(self, answers: "Answers", subscription: PartitionSubscription) -> None:
+    async def _read(self, answers: "StreamAnswers", subscription: PartitionSubscription) -> None:
         while (request := await answers.context.read()) is not grpc.aio.EOF:
             subscription.subscriber.seen_ns = wall_ms() * MS_NS
             match request.WhichOneof("message"):
@@ -128,14 +128,14 @@ class SubscribeCalls:
             self._subscriptions.settle(subscription.terms.instance, identity, nack=ack.nack)
 
     async def _seek(
-        self, answers: "Answers", wanted: WantedPlace, subscription: PartitionSubscription
+        self, answers: "StreamAnswers", wanted: WantedPlace, subscription: PartitionSubscription
     ) -> None:
         """Continue elsewhere; an empty control message says that it is done."""
         note = await attempted(self._subscriptions.seek(subscription, wanted))
         await answers.say(note.sentence if isinstance(note, CallRefused) else note)
 
 
-class Answers:
+class StreamAnswers:
     """What a stream answers, from the task that delivers and the one that reads: one at a time,
     for gRPC fails a write that begins during another one."""
 

@@ -17,7 +17,7 @@ from smq.app.agent.feeds import (
     AHEAD_BYTES,
     AHEAD_RECORDS,
     KEPT_MS,
-    Block,
+    FeedBlock,
     FeedCursor,
     FeedName,
     KeptBlocks,
@@ -114,7 +114,7 @@ async def some(cursor: FeedCursor, count: int) -> list[int]:
     return found
 
 
-def test_subscribers_who_read_together_share_one_reader_and_its_reads() -> None:
+def test_subscribers_at_one_offset_share_one_reader_and_its_reads() -> None:
     async def talk() -> None:
         log = Log(1000)
         shared = feeds_of(log)
@@ -135,7 +135,7 @@ def test_subscribers_who_read_together_share_one_reader_and_its_reads() -> None:
     asyncio.run(talk())
 
 
-def test_one_who_is_behind_holds_nobody_up() -> None:
+def test_a_subscriber_behind_the_end_holds_no_other_up() -> None:
     async def talk() -> None:
         log = Log(1000)
         shared = feeds_of(log)
@@ -156,7 +156,7 @@ def test_one_who_is_behind_holds_nobody_up() -> None:
     asyncio.run(talk())
 
 
-def test_who_goes_away_in_a_read_leaves_it_to_the_others() -> None:
+def test_a_read_goes_on_when_the_subscriber_that_began_it_leaves() -> None:
     async def talk() -> None:
         log = Log(0)
         shared = feeds_of(log)
@@ -175,7 +175,7 @@ def test_who_goes_away_in_a_read_leaves_it_to_the_others() -> None:
     asyncio.run(talk())
 
 
-def test_who_goes_elsewhere_leaves_no_read_behind() -> None:
+def test_a_subscriber_that_seeks_often_leaves_no_reads_behind() -> None:
     async def talk() -> None:
         log = Log(100)
         shared = feeds_of(log)
@@ -197,7 +197,7 @@ def test_who_goes_elsewhere_leaves_no_read_behind() -> None:
     asyncio.run(talk())
 
 
-def test_a_failed_read_is_told_to_all_and_the_next_one_has_a_new_reader() -> None:
+def test_a_failed_read_raises_for_all_subscribers_and_the_next_read_opens_a_reader() -> None:
     async def talk() -> None:
         log = Log(1)
         log.failing = BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "it is gone")
@@ -212,7 +212,7 @@ def test_a_failed_read_is_told_to_all_and_the_next_one_has_a_new_reader() -> Non
     asyncio.run(talk())
 
 
-def test_what_a_subscriber_does_not_want_is_passed_over() -> None:
+def test_a_cursor_passes_over_records_that_its_filter_refuses() -> None:
     async def talk() -> None:
         wanted = {3, 5}
         keep = partial(wanted_of, wanted)
@@ -229,7 +229,7 @@ def test_what_a_subscriber_does_not_want_is_passed_over() -> None:
     asyncio.run(talk())
 
 
-def test_a_cursor_takes_little_and_a_read_of_much_is_many_blocks(
+def test_a_cursor_takes_few_records_and_a_large_read_becomes_many_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(feeds, "BLOCK_BYTES", 100_000)
@@ -246,15 +246,17 @@ def test_a_cursor_takes_little_and_a_read_of_much_is_many_blocks(
     asyncio.run(talk())
 
 
-def block(begin: int, end: int, size_bytes: int = 1) -> Block:
-    return Block(begin, end, [DataMessage(offset=each) for each in range(begin, end)], size_bytes)
+def block(begin: int, end: int, size_bytes: int = 1) -> FeedBlock:
+    return FeedBlock(
+        begin, end, [DataMessage(offset=each) for each in range(begin, end)], size_bytes
+    )
 
 
 def test_a_block_gives_some_records_and_the_offset_behind_them() -> None:
     messages, after = block(0, 1000).some(10)
     assert [each.offset for each in messages] == [*range(10, 10 + AHEAD_RECORDS)]
     assert after == 10 + AHEAD_RECORDS
-    gap = Block(0, 50, [DataMessage(offset=7)], 1)
+    gap = FeedBlock(0, 50, [DataMessage(offset=7)], 1)
     assert gap.some(8) == ([], 50)
     assert gap.some(3) == ([DataMessage(offset=7)], 50)
 

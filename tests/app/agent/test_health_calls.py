@@ -44,7 +44,7 @@ def test_each_port_is_healthy_and_knows_its_own_service(doors: Doors) -> None:
             watching.cancel()
 
 
-def test_who_watches_a_service_is_told_that_it_stops() -> None:
+def test_a_watcher_of_a_service_learns_that_it_stops() -> None:
     async def talk() -> None:
         calls, known, unknown = HealthCalls("s"), Watcher(), Watcher()
         watch: Any = calls.handlers()["Watch"]

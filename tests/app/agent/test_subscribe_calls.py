@@ -8,7 +8,7 @@ import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, PartitionOffset, Topic
-from smq.app.agent.subscribe_calls import Answers
+from smq.app.agent.subscribe_calls import StreamAnswers
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.kafka.topic_changes import alter_topic
 from smq.client.locate import cluster_at
@@ -276,7 +276,7 @@ def test_a_seek_goes_on_elsewhere_and_says_when_it_is_done(doors: Doors) -> None
     stream.finish()
 
 
-def test_what_a_filter_holds_back_counts_as_acknowledged(doors: Doors) -> None:
+def test_a_record_that_a_filter_holds_back_counts_as_acknowledged(doors: Doors) -> None:
     topic, partition = filled(doors, 10)
     wanted = "_offset = 2 or _value = '7'"
     stream = subscribed(doors, init(topic, partition, consumer_group="filters", filter=wanted))
@@ -308,7 +308,7 @@ class NarrowStream:
 def test_a_note_waits_until_a_record_is_written() -> None:
     async def talk() -> None:
         call: Any = NarrowStream()
-        answers = Answers(call)
+        answers = StreamAnswers(call)
         await asyncio.gather(answers.deliver(pb.DataMessage(), 1), answers.say("done"))
         assert call.written == 2
 
