@@ -166,22 +166,27 @@ class PartitionFeed:
         read = self._reads.get(offset)
         if read is None:
             read = self._reads[offset] = _SharedRead(asyncio.create_task(self._read(offset)))
-            read.task.add_done_callback(partial(self._ended, offset))
+            read.task.add_done_callback(partial(self._ended, offset, read))
         read.waiting += 1
         try:
             await asyncio.wait([read.task], timeout=timeout_s)
         except asyncio.CancelledError:
             if read.waiting == 1 and not read.has_begun:  # Who seeks often leaves no queue behind.
                 read.task.cancel()
+                self._forget(offset, read)  # Whoever asks from now on waits for another one.
             raise
         finally:
             read.waiting -= 1
         return read.task.result() if read.task.done() else None
 
-    def _ended(self, offset: int, read: asyncio.Task[FeedBlock]) -> None:
-        del self._reads[offset]
-        if not read.cancelled():
-            read.exception()  # Retrieved, or asyncio logs it: there may be nobody left to tell.
+    def _ended(self, offset: int, read: _SharedRead, task: asyncio.Task[FeedBlock]) -> None:
+        self._forget(offset, read)
+        if not task.cancelled():
+            task.exception()  # Retrieved, or asyncio logs it: there may be nobody left to tell.
+
+    def _forget(self, offset: int, read: _SharedRead) -> None:
+        if self._reads.get(offset) is read:
+            del self._reads[offset]
 
     async def _read(self, offset: int) -> FeedBlock:
         lane = self._behind if offset < self._at_end.position else self._at_end

@@ -43,6 +43,9 @@ PING_EVERY_MS, PING_TIMEOUT_MS = 60_000, 20_000
 PINGS_ACCEPTED_MS = 10_000
 STREAMS_PER_CONNECTION_MAX = 1000
 METADATA_BYTES_MAX = 16 * 1024
+PENDING_S_MAX = (
+    600  # gRPC cancels a call that waits longer for us: 30 s are few for a busy machine.
+)
 WITH_BYTES = ("PublishRecord",)  # Values are appended as publishers have marshalled them.
 STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.
 CLOSE_WAIT_S = 0.5
@@ -54,6 +57,7 @@ OPTIONS = (
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
     ("grpc.max_send_message_length", SEND_BYTES_MAX),
     ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
+    ("grpc.server_max_unrequested_time_in_server", PENDING_S_MAX),
     ("grpc.max_metadata_size", METADATA_BYTES_MAX),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
     ("grpc.keepalive_time_ms", PING_EVERY_MS),

@@ -197,6 +197,29 @@ def test_a_subscriber_that_seeks_often_leaves_no_reads_behind() -> None:
     asyncio.run(talk())
 
 
+def test_a_subscriber_asks_again_for_a_read_that_another_one_gives_up() -> None:
+    async def talk() -> None:
+        log = Log(100)
+        shared = feeds_of(log)
+        at_end = shared.cursor(TOPIC, 0, 100)
+        holding = asyncio.create_task(some(at_end, 1))  # Those who want what is further on wait.
+        await asyncio.sleep(0)
+        gone, next_one = shared.cursor(TOPIC, 0, 101), shared.cursor(TOPIC, 0, 101)
+        leaving = asyncio.create_task(gone.wait(5))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        staying = asyncio.create_task(some(next_one, 1))
+        await asyncio.sleep(0)
+        log.append()
+        log.append()
+        assert await holding == [100]
+        assert await staying == [101]
+        for each in (at_end, gone, next_one):
+            await each.close()
+
+    asyncio.run(talk())
+
+
 def test_a_failed_read_raises_for_all_subscribers_and_the_next_read_opens_a_reader() -> None:
     async def talk() -> None:
         log = Log(1)

@@ -205,3 +205,15 @@ def test_a_deleted_topic_ends_the_stream(doors: Doors) -> None:
     end = stream.read()
     assert (end.is_end_of_stream, end.is_end_of_topic) == (True, True)
     stream.finish()
+
+
+def test_many_groups_read_a_partition_while_one_of_them_reads_nothing(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    fill(doors, topic, 0, range(50))
+    start = T.RESET_TO_EARLIEST
+    silent = subscribed(doors, init(topic, f"{topic.name}-silent", start))
+    streams = [subscribed(doors, init(topic, f"{topic.name}-{n}", start)) for n in range(60)]
+    for stream in streams:
+        assert numbers(stream.read_many(50)) == [*range(50)]
+    for stream in (*streams, silent):
+        stream.cancel()
