@@ -1,8 +1,11 @@
-"""The two C clients, compiled when they are needed, and what they print as a dict."""
+"""The clients in C and Go, compiled when they are needed, and what they print as a dict."""
 
 import json
 import os
 import subprocess
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -28,6 +31,27 @@ def librdkafka(bootstrap: str, measure: str, **options: object) -> dict[str, flo
         for name, value in options.items()
     ]
     return _run([str(_driver()), measure, f"bootstrap={bootstrap}", *words])
+
+
+def seaweedmq_load(
+    kind: str, address: str, method: str, inits: Sequence[bytes], seconds: float, **rest: object
+) -> dict[str, float]:
+    """Run the gRPC client (seaweedmq/), for so long at most."""
+    order = {"kind": kind, "address": address, "method": method, **rest}
+    order["inits"] = [b64encode(each).decode() for each in inits]
+    command = [str(_go_program())]
+    done = subprocess.run(
+        command,
+        input=json.dumps(order),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    if done.returncode:
+        raise ClientFailed(f"{method} of {address}: {done.stdout}{done.stderr}")
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def raw_process(port: int, measure: str, **options: object) -> subprocess.Popen[str]:
@@ -59,6 +83,14 @@ def _run(command: list[str]) -> dict[str, float]:
 
 def _raw_program() -> Path:
     return _compiled("raw", sorted((HERE / "raw").glob("*.c")), ["-march=native"])
+
+
+@cache
+def _go_program() -> Path:
+    program = BUILD / "seaweedmq"
+    command = ["go", "build", "-o", str(program), "."]
+    subprocess.run(command, cwd=HERE / "seaweedmq", check=True)
+    return program
 
 
 def _driver() -> Path:

@@ -1,6 +1,7 @@
 """Appends the records of publishers, and tells each stream what became of its own.
 
-All streams share one producer, whose batches have records of many. A batch is written whole or not
+All streams share two producers, whose batches have records of many: those who want an answer for
+each record have one that sends at once. A batch is written whole or not
 at all, so that what the broker would refuse a batch for is looked at here, record by record.
 """
 
@@ -53,10 +54,10 @@ class SentBefore:
         """It is."""
         return True
 
-    def exception(self, _: float) -> None:
+    def exception(self) -> None:
         """There is none."""
 
-    def result(self, _: float) -> Delivery:
+    def result(self) -> Delivery:
         """Where the record is."""
         return self._delivery
 
@@ -116,10 +117,10 @@ class Appender:
         """By the producer's thread, before the stream is told. A record's future has its bytes."""
         if self._loop.is_closed() or isinstance(sent, SentBefore):
             return
-        if sent.exception(0) is not None:
+        if sent.exception() is not None:
             self._loop.call_soon_threadsafe(self._sequences.forget, name, sequence, sent)
         else:
-            outcome = SentBefore(sent.result(0))
+            outcome = SentBefore(sent.result())
             self._loop.call_soon_threadsafe(self._sequences.settle, name, sequence, sent, outcome)
 
     async def _make_room(self, record: PublishedRecord) -> None:
@@ -264,9 +265,9 @@ class PublishStream:
 
 def _fill(answer: PublishAnswer, future: SentRecord) -> None:
     """Say what became of a record."""
-    error = future.exception(0)
+    error = future.exception()
     if error is None:
-        delivery = future.result(0)
+        delivery = future.result()
         answer.base_offset = answer.last_offset = delivery.offset
         answer.partition = delivery.partition
         return

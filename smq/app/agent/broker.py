@@ -7,6 +7,7 @@ when QUESTIONS_MAX do.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from smq.client.locate import cluster_at
 from smq.client.producing.producer import Producer
 
 PATIENCE_S = 10.0  # For a broker that is starting again.
+LINGER_MS = 2  # Records that come alone cost three times as much as those that share a batch.
 QUESTIONS_MAX = 16  # At a time, each on a connection that the next ones use again.
 
 Result = TypeVar("Result")
@@ -30,7 +32,7 @@ class BrokerSide:
         self._connecting = asyncio.Lock()
         self._questions = asyncio.Semaphore(QUESTIONS_MAX)
         self._client: Client | None = None
-        self._producer: Producer | None = None
+        self._producers: dict[int, Producer] = {}
 
     async def ask(self, work: Callable[[Cluster], Result]) -> Result:
         """The result of some work with a connection. Raises BrokerError."""
@@ -67,14 +69,19 @@ class BrokerSide:
                     self._client = await asyncio.to_thread(connect, self._data_dir)
         return self._client
 
-    async def producer(self) -> Producer:
-        """The producer of all publishers. Raises BrokerError."""
-        if self._producer is None:
+    async def producer(self, *, lingers: bool = True) -> Producer:
+        """The producer of all publishers that may wait LINGER_MS for an answer, or of all others.
+
+        Raises BrokerError.
+        """
+        linger_ms = LINGER_MS if lingers else 0
+        if linger_ms not in self._producers:
             client = await self.client()
             async with self._connecting:
-                if self._producer is None:
-                    self._producer = await asyncio.to_thread(client.producer)
-        return self._producer
+                if linger_ms not in self._producers:
+                    opened = partial(client.producer, linger_ms=linger_ms)
+                    self._producers[linger_ms] = await asyncio.to_thread(opened)
+        return self._producers[linger_ms]
 
     def close(self) -> None:
         """Close all, once what was sent is delivered."""

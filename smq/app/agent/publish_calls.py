@@ -112,10 +112,13 @@ class PublishCalls:
         topic = self._topics.find(topic_name(first.init.topic))
         wanted = range_of(first.init.partition)
         partition = topic.partition_of(wanted)
-        return topic, wanted, partition, await self._appender(topic, first.init.publisher_name)
+        lingers, name = first.init.ack_interval > 1, first.init.publisher_name
+        return topic, wanted, partition, await self._appender(topic, name, lingers=lingers)
 
-    async def _appender(self, topic: KnownTopic, publisher: str) -> Appender:
-        producer = await self._broker.producer()
+    async def _appender(
+        self, topic: KnownTopic, publisher: str, *, lingers: bool = True
+    ) -> Appender:
+        producer = await self._broker.producer(lingers=lingers)
         return Appender(producer, self._topics, topic, publisher, self._sequences)
 
     # --- the agent -------------------------------------------------------------------------------

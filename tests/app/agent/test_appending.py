@@ -43,10 +43,10 @@ class Sent:
     def done(self) -> bool:
         return self.found is not None
 
-    def exception(self, _: float) -> Exception | None:
+    def exception(self) -> Exception | None:
         return self.found if isinstance(self.found, Exception) else None
 
-    def result(self, _: float) -> Delivery:
+    def result(self) -> Delivery:
         assert isinstance(self.found, Delivery)
         return self.found
 
@@ -189,7 +189,7 @@ def test_a_number_that_failed_may_be_sent_again_and_one_that_did_not_is_not() ->
         again.resolve(delivered(9))
         await asyncio.sleep(0)
         known = await door.append(record(sequence=1))
-        assert (known.done(), known.result(0).offset) == (True, 9)
+        assert (known.done(), known.result().offset) == (True, 9)
         for number in (2, 3):
             await door.append(record(sequence=number))
         with pytest.raises(CallRefused, match="below the 2 newest"):

@@ -1,0 +1,1 @@
+"""SeaweedMQ's services, as SMQ serves them, beside what they can be compared with."""
