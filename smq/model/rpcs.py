@@ -19,6 +19,7 @@ RPCS: tuple[tuple[str, str], ...] = (
         )
     ),
     *(("grpc.health.v1.Health", method) for method in ("Check", "Watch")),
+    ("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo"),
 )
 STATUSES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),

@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
 from shm.timings import RpcTimings
-from smq.agent.proto import health_pb2, mq_agent_pb2, mq_broker_pb2
+from smq.agent.proto import health_pb2, mq_agent_pb2, mq_broker_pb2, reflection_pb2
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits
 from smq.app.agent.coordinate_calls import CoordinateCalls
@@ -22,6 +22,7 @@ from smq.app.agent.methods import Handler, service_of
 from smq.app.agent.publish_calls import PublishCalls
 from smq.app.agent.readers import PartitionReaders
 from smq.app.agent.record_calls import RecordCalls
+from smq.app.agent.reflection_calls import ReflectionCalls
 from smq.app.agent.shares import Sharings
 from smq.app.agent.subscribe_calls import SubscribeCalls
 from smq.app.agent.subscribing import SubscriberSurroundings, Subscriptions
@@ -47,6 +48,7 @@ PENDING_S_MAX = (
     600  # gRPC cancels a call that waits longer for us: 30 s are few for a busy machine.
 )
 WITH_BYTES = ("PublishRecord",)  # Values are appended as publishers have marshalled them.
+REFLECTION = "ServerReflection"
 STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.
 CLOSE_WAIT_S = 0.5
 STORE_POLL_S = 0.05
@@ -161,12 +163,21 @@ def _served(
     agent = _service(mq_agent_pb2, "SeaweedMessagingAgent")
     health = HealthCalls(broker.full_name), HealthCalls(agent.full_name)
     timings.restart()
-    asked = [
-        service_of(_service(health_pb2, "Health"), each.handlers(), timings) for each in health
-    ]
+    about_health, about = _service(health_pb2, "Health"), _service(reflection_pb2, REFLECTION)
+
+    def beside(own: ServiceDescriptor, calls: HealthCalls) -> list[grpc.GenericRpcHandler]:
+        reflection = ReflectionCalls((own, about_health, about))
+        return [
+            service_of(about_health, calls.handlers(), timings),
+            service_of(about, reflection.handlers(), timings),
+        ]
+
     services = {
-        "grpc.port": (service_of(broker, of_broker, timings), asked[0]),
-        "agent.port": (service_of(agent, of_agent, timings, WITH_BYTES), asked[1]),
+        "grpc.port": (service_of(broker, of_broker, timings), *beside(broker, health[0])),
+        "agent.port": (
+            service_of(agent, of_agent, timings, WITH_BYTES),
+            *beside(agent, health[1]),
+        ),
     }
     return ServedParts(services, commits, (*(each.stop for each in health), *endings))
 
