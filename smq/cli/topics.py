@@ -17,9 +17,8 @@ from smq.cli.client import (
     split_pair,
 )
 from smq.cli.output import say, say_lines
-from smq.model.offset_types import OffsetType, WantedPlace
-
-OFFSET_TYPES = {each.name.lower().replace("_", "-"): each for each in OffsetType}
+from smq.cli.places import OFFSET_TYPES
+from smq.model.offset_types import WantedPlace
 
 app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 

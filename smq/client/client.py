@@ -32,7 +32,7 @@ from smq.client.kafka.cluster import (
 )
 from smq.client.kafka.connection import CLIENT_ID
 from smq.client.kafka.offset_facts import RESUME, PartitionOffsets, offsets_of
-from smq.client.kafka.offsets import Start
+from smq.client.kafka.offsets import Begin
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
 from smq.client.producing.parts import Options
 from smq.client.producing.producer import Producer
@@ -232,7 +232,7 @@ class Client:
         *,
         group: str | None = None,
         group_instance_id: str | None = None,
-        start: Start = "latest",
+        start: Begin = "latest",
         assignors: Sequence[str] = DEFAULT_ASSIGNORS,
         auto_commit_s: float | None = None,
         session_timeout_s: float = SESSION_TIMEOUT_S,
@@ -249,7 +249,7 @@ class Client:
         group_instance_id    makes this a static member, by a name of its own: opened again within
                              session_timeout_s it gets its partitions back without a rebalance
         start                where partitions without a committed offset begin: "earliest",
-                             "latest", an offset, or a datetime with its time zone
+                             "latest", an offset, a datetime with its time zone, or by an OffsetType
         assignors            how the group may share partitions: range, roundrobin,
                              cooperative-sticky; the first that all members know is used
         auto_commit_s        how often to commit the positions, and at the end; None: never

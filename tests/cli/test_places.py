@@ -19,6 +19,11 @@ from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace
         ("@1969-12-31T23:59:59.999", EARLIEST),
         ("@0001-01-01", EARLIEST),
         (str(2**63 - 1), OffsetPlace(offset=2**63 - 1)),
+        ("resume-or-latest", LATEST),
+        ("reset-to-earliest", EARLIEST),
+        ("exact-offset:17", OffsetPlace(offset=17)),
+        ("reset-to-offset:17", OffsetPlace(offset=17)),
+        ("exact-ts-ns:17000001", OffsetPlace(timestamp=18)),
     ],
 )
 def test_a_place_is_said_in_words_numbers_and_times(text: str, meant: OffsetPlace) -> None:
@@ -29,6 +34,12 @@ def test_a_place_is_said_in_words_numbers_and_times(text: str, meant: OffsetPlac
 def test_an_invalid_place_is_refused(text: str) -> None:
     with pytest.raises(SystemExit, match="smq: --until takes earliest"):
         place(text, "--until")
+
+
+@pytest.mark.parametrize("text", ["exact-offset", "exact-offset:", "reset-to-latest:1"])
+def test_an_offset_type_with_too_much_or_too_little_is_refused(text: str) -> None:
+    with pytest.raises(SystemExit, match="smq: --from takes exact-offset:7"):
+        place(text, "--from")
 
 
 @pytest.mark.parametrize("number", [str(2**63), "9" * 23, "9" * 5000])

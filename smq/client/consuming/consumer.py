@@ -40,7 +40,7 @@ from smq.client.consuming.source.wire_source import WireSource
 from smq.client.consuming.statistics import ConsumerStatistics
 from smq.client.door.doors import Doors
 from smq.client.errors import Closed, Overrun
-from smq.client.kafka.offsets import READ_COMMITTED, Start, place_of
+from smq.client.kafka.offsets import READ_COMMITTED, Start, place_of, wanted_of
 from smq.client.names import GroupOffsets, OffsetsIn, TopicPartition
 from smq.client.reach import Reach
 from smq.client.wait import wait_readable
@@ -68,8 +68,8 @@ class Consumer:
             else Committing(reach.cluster, group, every_s, deadline_s, reach.clock)
         )
         level, bytes_max = ISOLATION_LEVELS[settings.isolation_level], settings.batch_bytes_max
-        start = place_of(settings.start)
-        self._beginnings = Beginnings(self._cluster, start, self._committing, isolation_level=level)
+        begin = wanted_of(settings.start) or place_of(settings.start)
+        self._beginnings = Beginnings(self._cluster, begin, self._committing, isolation_level=level)
         wire = WireSource(
             self._cluster, bytes_max, deadline_s, self._beginnings, isolation_level=level
         )

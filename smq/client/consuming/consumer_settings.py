@@ -6,7 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from smq.client.arguments import duration, text, topic_name, whole_number
-from smq.client.kafka.offsets import READ_COMMITTED, READ_UNCOMMITTED, Start, place_of
+from smq.client.kafka.offsets import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Begin,
+    place_of,
+    wanted_of,
+)
 
 MiB = 1024 * 1024
 INT31_END = 2**31
@@ -26,7 +32,7 @@ class ConsumerSettings:
 
     group: str | None = None
     group_instance_id: str | None = None
-    start: Start = "latest"
+    start: Begin = "latest"
     assignors: Sequence[str] = DEFAULT_ASSIGNORS
     auto_commit_s: float | None = None
     session_timeout_s: float = SESSION_TIMEOUT_S
@@ -38,7 +44,8 @@ class ConsumerSettings:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        place_of(self.start)
+        if wanted_of(self.start) is None:
+            place_of(self.start)
         _check_name("group", self.group)
         _check_name("group_instance_id", self.group_instance_id)
         if self.group_instance_id is not None and self.group is None:

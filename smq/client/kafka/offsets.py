@@ -15,6 +15,7 @@ from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import LIST_OFFSETS
 from smq.model.errors import PeerError
+from smq.model.offset_types import OffsetType, WantedPlace, problem_of, timestamp_ms
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -52,6 +53,32 @@ _NAMED = {"earliest": EARLIEST, "latest": LATEST}
 
 Start = str | int | datetime | OffsetPlace
 """How a caller names a place: "earliest", "latest", an offset, or a time with a time zone."""
+Begin = Start | OffsetType | WantedPlace
+"""How a caller names where a consumer begins: a place, or one of the seven offset types."""
+
+
+def wanted_of(start: object) -> WantedPlace | None:
+    """What a caller names by an offset type; None: it is a place. Raises ValueError."""
+    if isinstance(start, OffsetType):
+        if start in {OffsetType.EXACT_OFFSET, OffsetType.RESET_TO_OFFSET, OffsetType.EXACT_TS_NS}:
+            raise ValueError(f"start: {start.name} needs a number: WantedPlace has it")
+        return WantedPlace(start)
+    if not isinstance(start, WantedPlace):
+        return None
+    if problem := problem_of(start):
+        raise ValueError(f"start: {problem}")
+    return start
+
+
+def place_of_wanted(wanted: WantedPlace) -> OffsetPlace:
+    """The place that an offset type names, whatever a group has committed."""
+    match wanted.type:
+        case OffsetType.RESUME_OR_EARLIEST | OffsetType.RESET_TO_EARLIEST:
+            return EARLIEST
+        case OffsetType.RESUME_OR_LATEST | OffsetType.RESET_TO_LATEST:
+            return LATEST
+    time_ms = timestamp_ms(wanted)
+    return OffsetPlace(offset=wanted.offset) if time_ms is None else OffsetPlace(timestamp=time_ms)
 
 
 def place_of(start: object, name: str = "start") -> OffsetPlace:

@@ -14,11 +14,13 @@ from smq.client.kafka.offsets import (
     READ_UNCOMMITTED,
     OffsetPlace,
     find_offsets,
+    place_of_wanted,
     resolve,
     timestamp_of,
 )
 from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.offset_types import LogEnds, OutOfRange, WantedPlace, resumes, start_of
 
 
 class Beginnings:
@@ -27,13 +29,15 @@ class Beginnings:
     def __init__(
         self,
         cluster: Cluster,
-        start: OffsetPlace,
+        start: OffsetPlace | WantedPlace,
         committing: Committing | None = None,
         *,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> None:
         self._cluster = cluster
-        self._start = start
+        self._wanted = None if isinstance(start, OffsetPlace) else start
+        self._start = start if isinstance(start, OffsetPlace) else place_of_wanted(start)
+        self._begun: set[TopicPartition] = set()
         self._committing = committing
         self._isolation_level = isolation_level
         self.resets = 0
@@ -53,7 +57,26 @@ class Beginnings:
             self._cluster.retrying(lambda t=topic, w=wanted: self._cluster.by_leader(t, w))  # type: ignore[misc]
 
     def positions(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each begins: its committed offset, else `start`."""
+        """Where each begins: its committed offset, else `start`; or as an offset type says, which
+        holds once for each: a partition that comes again resumes."""
+        by_type = self._by_type(names)
+        rest = [name for name in names if name not in by_type]
+        return self._resumed(rest) | by_type if rest else by_type
+
+    def _by_type(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = self._wanted
+        if wanted is None or resumes(wanted):
+            return {}
+        new = [name for name in names if name not in self._begun]
+        firsts, ends, found = (self.find(new, each) for each in (EARLIEST, LATEST, self._start))
+        self._begun.update(new)
+        try:
+            logs = {name: LogEnds(firsts[name], ends[name]) for name in new}
+            return {name: start_of(wanted, logs[name], by_time=found[name]).offset for name in new}
+        except OutOfRange as error:
+            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, str(error)) from error
+
+    def _resumed(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         committed = {} if self._committing is None else self._committing.fetch(names)
         missing = (name for name in names if name not in committed)
         return committed | self.find(missing, self._start)

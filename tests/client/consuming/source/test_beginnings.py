@@ -9,9 +9,10 @@ from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.source import Partition
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import Cluster
-from smq.client.kafka.offsets import Start, place_of
+from smq.client.kafka.offsets import Begin, Start, place_of, wanted_of
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.offset_types import OffsetType, WantedPlace
 from smq.wire.records import Record
 from tests.client.fake_kafka import FakeKafka
 
@@ -34,12 +35,41 @@ class Committed:
         del self.offsets[name]
 
 
-def beginnings(kafka: FakeKafka, cluster: Cluster, start: Start) -> Beginnings:
+def beginnings(kafka: FakeKafka, cluster: Cluster, start: Begin) -> Beginnings:
     """Of a topic with a record a second in partition 0, and none in partition 1."""
     kafka.add_topic("t", 2)
     for second in range(4):
         kafka.append("t", 0, [Record(0, 1000 * second, None, b"v")])
-    return Beginnings(cluster, place_of(start), cast("Committing", Committed()))
+    begin = wanted_of(start) or place_of(start)
+    return Beginnings(cluster, begin, cast("Committing", Committed()))
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (WantedPlace(OffsetType.RESUME_OR_EARLIEST), {ZERO: 0, ONE: 7}),
+        (WantedPlace(OffsetType.RESUME_OR_LATEST), {ZERO: 4, ONE: 7}),
+        (WantedPlace(OffsetType.RESET_TO_EARLIEST), {ZERO: 0, ONE: 0}),
+        (WantedPlace(OffsetType.RESET_TO_LATEST), {ZERO: 4, ONE: 0}),
+        (WantedPlace(OffsetType.EXACT_TS_NS, ts_ns=1_500_000_000), {ZERO: 2, ONE: 0}),
+        (WantedPlace(OffsetType.RESET_TO_OFFSET, offset=3), {ZERO: 3, ONE: 0}),
+    ],
+)
+def test_an_offset_type_decides_once_and_the_commit_afterwards(
+    kafka: FakeKafka, cluster: Cluster, start: WantedPlace, found: dict[TopicPartition, int]
+) -> None:
+    made = beginnings(kafka, cluster, start)
+    assert made.positions([ZERO, ONE]) == found
+    assert made.positions([ONE]) == {ONE: 7}
+
+
+def test_an_exact_offset_beyond_the_log_is_refused_with_its_range(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
+    made = beginnings(kafka, cluster, WantedPlace(OffsetType.EXACT_OFFSET, offset=3))
+    assert made.positions([ZERO]) == {ZERO: 3}
+    with pytest.raises(BrokerError, match="has 0 to 0"):
+        made.positions([ONE])
 
 
 @pytest.mark.parametrize(
