@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.types import ASGIApp
 from uvicorn import Config as UvicornConfig, Server
 
 from smq.app.front import otlp
-from smq.app.front.audit import AuditTeller
 from smq.app.front.desk.decode import decoded
 from smq.app.front.desk.desk import desk_of
 from smq.app.front.insides import insides
@@ -23,6 +24,7 @@ from smq.app.front.queries import Queries
 from smq.app.front.readiness import readiness
 from smq.app.front.settings import FrontSettings
 from smq.app.front.telemetry import telemetry
+from smq.app.process.audit_teller import TELL_S, AuditTeller
 from smq.app.process.inheritance import COORDINATOR, Inheritance
 from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
 from smq.app.process.metrics_tokens import UnusableTokenFile, WatchedMetricsTokens
@@ -124,9 +126,11 @@ async def _serve(inheritance: Inheritance) -> None:
     turns = Turns(rights.knows)
     server = OurServer(_uvicorn(app, tls, turns), inheritance)
     sender = _sender(inheritance, metrics)
-    teller = AuditTeller(access.audit, inheritance.socket_path(COORDINATOR), say_error, logins)
+    in_thread = partial(run_sync, limiter=CapacityLimiter(1))
+    coordinator, tellable = inheritance.socket_path(COORDINATOR), [logins] if logins else []
+    teller = AuditTeller(access.audit, coordinator, say_error, in_thread, tellable)
     works = (
-        teller.keep_telling(),
+        _keep_telling(teller),
         keep_counting(space),
         keep_watching(metrics),
         settings.keep_looking(),
@@ -183,6 +187,12 @@ def _https(tls: WatchedContext, http: Callable[..., HttpConnection]) -> Any:  # 
         return TlsConnection(handshakes, partial(http, **named))
 
     return made
+
+
+async def _keep_telling(teller: AuditTeller) -> None:
+    while True:
+        await asyncio.sleep(TELL_S)
+        await teller.tell()
 
 
 async def _keep_watching_keys(

@@ -1,20 +1,16 @@
-"""The front's lines for the audit log, which the coordinator writes: who may not do what he asked
-for by HTTP, who has logged in, and who has failed to.
+"""Front's and agent's lines for the audit log, which the coordinator writes: who may not do what he
+asked for by HTTP or gRPC, who has logged in, and who has failed to.
 
 Once a second a thread asks the coordinator to take what is due; nothing waits for it. While it is
 away lines wait, up to WAITING_MAX.
 """
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
+from typing import Any, Protocol, TypeAlias
 
 from smq.app.process.asker import Asker
 from smq.app.process.clock import monotonic_ms, now
-from smq.front.logins import HttpLogins
 from smq.model.errors import StoreError
 from smq.security.audit import Audit
 from smq.wire.internal.messages import Audited
@@ -25,6 +21,18 @@ LINES_MAX = 500  # In a message, which costs the coordinator a millisecond.
 WAITING_MAX = 10_000  # Some megabytes.
 
 
+InThread: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class Noticing(Protocol):
+    """Logins that count their failures."""
+
+    notices: list[str]
+
+    def notice_failures(self, now_ms: int) -> None:
+        """Note for the operator what has failed since the last note."""
+
+
 class AuditTeller:
     """Tells the coordinator what there is, and the operator of failed logins."""
 
@@ -33,16 +41,12 @@ class AuditTeller:
         audit: Audit,
         coordinator: Path,
         say: Callable[[str], object],
-        logins: HttpLogins | None = None,
+        in_thread: InThread,
+        logins: Sequence[Noticing] = (),
     ) -> None:
+        """`in_thread` runs a function in a thread: one at a time."""
         self._audit, self._say, self._logins = audit, say, logins
-        self._asker, self._thread = Asker(coordinator, ANSWER_S_MAX), CapacityLimiter(1)
-
-    async def keep_telling(self) -> None:
-        """Tell for ever."""
-        while True:
-            await asyncio.sleep(TELL_S)
-            await self.tell()
+        self._asker, self._in_thread = Asker(coordinator, ANSWER_S_MAX), in_thread
 
     async def tell(self) -> None:
         """Tell what is due."""
@@ -54,14 +58,14 @@ class AuditTeller:
         while waiting:
             question = Audited([], waiting[:LINES_MAX])
             try:
-                await run_sync(self._asker.ask, question, limiter=self._thread)
+                await self._in_thread(self._asker.ask, question)
             except StoreError:
                 return  # In a second it is tried again.
             del waiting[:LINES_MAX]
 
     def _notice_failures(self) -> None:
-        if self._logins is not None:
-            self._logins.notice_failures(monotonic_ms())
-            for notice in self._logins.notices:
+        for each in self._logins:
+            each.notice_failures(monotonic_ms())
+            for notice in each.notices:
                 self._say(notice)
-            self._logins.notices.clear()
+            each.notices.clear()

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from smq.app.front import audit as front_audit
-from smq.app.front.audit import LINES_MAX, AuditTeller
+from smq.app.process import audit_teller
+from smq.app.process.audit_teller import LINES_MAX, AuditTeller
 from smq.model.errors import Unavailable
 from smq.security.audit import OF_ONE_MAX, Audit
 from smq.security.principals import Peer, Principal
@@ -32,11 +33,18 @@ class Coordinator:
         return True, b""
 
 
+async def at_once(work: Callable[..., Any], *given: Any) -> Any:
+    """In place of a thread."""
+    return work(*given)
+
+
 class Bench:
     def __init__(self) -> None:
         self.audit, self.coordinator, self.said = Audit(), Coordinator(), list[str]()
         self.logins = logins_for(Users("bob"))
-        self.teller = AuditTeller(self.audit, Path("/none"), self.said.append, self.logins)
+        self.teller = AuditTeller(
+            self.audit, Path("/none"), self.said.append, at_once, [self.logins]
+        )
         self.teller._asker = self.coordinator  # type: ignore[assignment]
 
     def tell(self) -> list[dict[str, Any]]:
@@ -81,7 +89,7 @@ def test_lines_wait_for_a_coordinator_that_is_away(
     told = bench.tell()
     assert [each.get("n") for each in told] == [*range(LINES_MAX + 3), None]
     assert [len(each.accesses) for each in bench.coordinator.asked] == [LINES_MAX, 4]
-    monkeypatch.setattr(front_audit, "WAITING_MAX", 2)
+    monkeypatch.setattr(audit_teller, "WAITING_MAX", 2)
     bench.coordinator.is_away = True
     bench.audit.passed_on = ["{}"] * 5
     bench.tell()
