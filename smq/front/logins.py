@@ -95,10 +95,12 @@ class _Shown(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """Who has given a password that was right, and as of which version of users."""
+    """Who has given a password that was right, as of which version of users, and what it was
+    checked with."""
 
     user: str
     version: int
+    checked: Lasting
 
 
 class _KnownToken(NamedTuple):
@@ -155,6 +157,7 @@ class HttpLogins:
     tokens     those that are taken; None: none
     is_open    passwords are taken where others may see them
     audit      who has logged in, and who has failed to
+    listener   where they are
 
     failed_count  wrong passwords and tokens so far
     notices       of them, for the operator
@@ -169,33 +172,40 @@ class HttpLogins:
         tokens: Tokens | None = None,
         is_open: bool = False,
         audit: Audit = OFF,
+        listener: str = HTTP,
     ) -> None:
         self._passwords, self.rights_of, self._delay_s = passwords, rights_of, delay_s
         self._tokens, self._is_open = tokens, is_open
         self._known, self._known_tokens = _Memory[_Known](), _Memory[_KnownToken]()
-        self._lane, self._audit = LoginLane(), audit
+        self._lane, self._audit, self._listener = LoginLane(), audit, listener
         self.failed_count = self._told_count = 0
         self._told_ms = -NOTICES_MS
         self.notices: list[str] = []
 
     def remembered(self, asking: Asking) -> Rights | None:
         """What who asks may do; None: what he shows has to be checked. Raises LoginRefused."""
-        user = self._user_known(self._shown_by(asking))
-        return None if user is None else self._rights_of_user(asking, user)
+        known = self.known(asking)
+        return None if known is None else self._rights_of_user(asking, known.user)
+
+    def known(self, asking: Asking) -> LoggedIn | None:
+        """Who asks; None: what he shows has to be checked. Raises LoginRefused."""
+        return self._known_by(self._shown_by(asking))
 
     async def rights(self, asking: Asking) -> Rights:
         """What who asks may do. Raises LoginRefused."""
+        return self._rights_of_user(asking, (await self.find(asking)).user)
+
+    async def find(self, asking: Asking) -> LoggedIn:
+        """Who asks, checked if need be. Raises LoginRefused."""
         shown = self._shown_by(asking)
-        user = self._user_known(shown)
-        if user is None:
-            user = (await self._checked(shown, asking)).user
-        return self._rights_of_user(asking, user)
+        return self._known_by(shown) or await self._checked(shown, asking)
 
     def notice_failures(self, now_ms: int) -> None:
         """Note failed logins for the operator, once a minute. `now_ms` is monotonic."""
         count = self.failed_count - self._told_count
         if count and now_ms - self._told_ms >= NOTICES_MS:
-            self.notices.append(f"front: failed logins since the last such line: {count}")
+            where = "front" if self._listener == HTTP else self._listener
+            self.notices.append(f"{where}: failed logins since the last such line: {count}")
             self._told_count, self._told_ms = self.failed_count, now_ms
 
     @property
@@ -234,7 +244,7 @@ class HttpLogins:
         if found is None:
             return False
         try:
-            return self._user_known(self._shown(found[1])) is not None
+            return self._known_by(self._shown(found[1])) is not None
         except LoginRefused:
             return False
 
@@ -242,7 +252,7 @@ class HttpLogins:
         return self.rights_of(self._peer(asking, user))
 
     def _peer(self, asking: Asking, user: str) -> Peer:
-        return Peer(Principal(USER, user), asking.host, HTTP)
+        return Peer(Principal(USER, user), asking.host, self._listener)
 
     def _shown_by(self, asking: Asking) -> _Shown:
         shown = self._shown(asking.headers.get(b"authorization", b""))
@@ -262,17 +272,20 @@ class HttpLogins:
             return _Shown(is_token=True, secret=secret.strip())
         return _Shown(is_token=False, secret=_plain_token(kind, secret))
 
-    def _user_known(self, shown: _Shown) -> str | None:
+    def _known_by(self, shown: _Shown) -> LoggedIn | None:
         """Who has shown this before; None: nobody, or it may be right no more."""
         if shown.is_token:
             token, tokens = self._known_tokens[shown.secret], self._tokens
             assert tokens is not None
-            if token is None or token.keys is not tokens.keys or tokens.left_ms(token.holder) <= 0:
+            if token is None or token.keys is not tokens.keys:
                 return None
-            return token.holder.user
+            left_ms = tokens.left_ms(token.holder)
+            return (
+                LoggedIn(token.holder.user, token.holder, left_ms / 1000) if left_ms > 0 else None
+            )
         known = self._known[shown.secret]
         is_current = known is not None and known.version == self._passwords.version()
-        return known.user if known is not None and is_current else None
+        return LoggedIn(known.user, known.checked) if known is not None and is_current else None
 
     async def _by_shown_token(self, shown: _Shown, asking: Asking) -> LoggedIn:
         token, tokens = shown.secret, self._tokens
@@ -302,7 +315,7 @@ class HttpLogins:
             assert server.user is not None
             assert server.checked is not None
             if server.checked.is_current():
-                self._known[plain] = _Known(server.user, version)
+                self._known[plain] = _Known(server.user, version, server.checked)
                 return LoggedIn(server.user, server.checked)
 
     async def _in_lane(self, work: Callable[[], T], name: str, asking: Asking) -> T:
@@ -311,7 +324,7 @@ class HttpLogins:
 
     async def _fail(self, asking: Asking, shown: _Shown) -> NoReturn:
         self.failed_count += 1
-        self._audit.login_failed(asking.host, HTTP, _how(shown))
+        self._audit.login_failed(asking.host, self._listener, _how(shown))
         await asyncio.sleep(self._delay_s)
         raise LoginRefused(401, WRONG) from None
 

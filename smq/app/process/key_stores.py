@@ -82,7 +82,7 @@ class UnusableKeys(UnusableFile):
 
 def context_of(settings: TlsSettings) -> ssl.SSLContext:
     """A context with the keys of a listener. Raises UnusableKeys."""
-    return _context(settings, _read(settings))
+    return _context(settings, pem_of(settings))
 
 
 def _context(settings: TlsSettings, pem: Pem) -> ssl.SSLContext:
@@ -113,7 +113,8 @@ def _place_of_keys(settings: TlsSettings) -> tuple[str, str]:
     return f"{setting} ({settings.listener})", place
 
 
-def _read(settings: TlsSettings) -> Pem:
+def pem_of(settings: TlsSettings) -> Pem:
+    """The keys of a listener, from its settings and files. Raises UnusableKeys."""
     value = settings.values
     if value["ssl.keystore.key"]:
         key, chain = (
@@ -222,7 +223,7 @@ class WatchedContext:
 
 
 def _context_and_end(settings: TlsSettings) -> tuple[ssl.SSLContext, int]:
-    pem = _read(settings)
+    pem = pem_of(settings)
     context = _context(settings, pem)
     try:
         return context, first_end_ms(pem.chain)

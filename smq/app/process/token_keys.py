@@ -93,6 +93,12 @@ def why_no_tokens(config: Config, listener: Listener) -> str:
         return ""
     if OAUTHBEARER not in enabled_mechanisms(listener.setting(config, "sasl.enabled.mechanisms")):
         return ""
+    return why_unusable(config, listener)
+
+
+def why_unusable(config: Config, listener: Listener) -> str:
+    """Why the file of the issuer's keys cannot be used, for a listener that takes tokens; "": it
+    can."""
     try:
         WatchedTokens(config, listener, lambda _: None)
     except UnusableTokens as reason:

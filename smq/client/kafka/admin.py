@@ -72,6 +72,17 @@ def create_topic(
     configs: Mapping[str, str] | None = None,
 ) -> int:
     """Create a topic and wait until it has leaders; return the number of its partitions."""
+    request_topic(cluster, name, partition_count, configs)
+    return wait_for_topic(cluster, name)
+
+
+def request_topic(
+    cluster: Cluster,
+    name: str,
+    partition_count: int = DEFAULT_OF_THE_BROKER,
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic, which its brokers may not know yet."""
     wanted = CreatableTopic(
         name=name,
         num_partitions=partition_count,
@@ -83,6 +94,10 @@ def create_topic(
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
     created = only(cluster.anyone().ask(CREATE_TOPICS, request).topics, "topic")
     check(created.error_code, created.error_message, Act("create", topic=name))
+
+
+def wait_for_topic(cluster: Cluster, name: str) -> int:
+    """Wait until a topic has leaders; return the number of its partitions."""
     return cluster.retrying(lambda: _partitions_with_leaders(cluster, name))
 
 

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gateway.login import LoginRules
-from smq.security.der import UnreadableDer
-from smq.security.distinguished_names import MappingRules, subject_of, written
-from smq.security.principals import ANONYMOUS, USER, Principal
-from smq.security.sasl import RESERVED_PREFIX
+from smq.security.caller import certified
+from smq.security.distinguished_names import MappingRules
+from smq.security.principals import Principal
 
 
 class Entrance(NamedTuple):
@@ -18,7 +17,7 @@ class Entrance(NamedTuple):
     rules     of logins by SASL; None: there are none
     naming    the names of clients with certificates
     users     of a unix listener: the users of this host that are known without a look-up
-    is_front  a unix listener without a name, at which the front says for whom it asks
+    is_front  a unix listener without a name, at which front or agent says for whom it asks
     """
 
     listener: str = ""
@@ -39,15 +38,7 @@ class Entrance(NamedTuple):
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         """Who has shown this certificate; None: nobody who may come in."""
-        if certificate is None:
-            return ANONYMOUS
-        try:
-            name = self.naming.name_of(written(subject_of(certificate)))
-        except UnreadableDer:
-            return None
-        if name is None or name.startswith(RESERVED_PREFIX):
-            return None
-        return Principal(USER, name)
+        return certified(certificate, self.naming)
 
 
 OPEN = Entrance()
