@@ -72,7 +72,9 @@ class SecuritySettings:
         default_words="`listeners`",
     )
     listener_security_protocol_map: str = setting(
-        PROTOCOL_MAP, "The protocol of each listener, `NAME:PROTOCOL` separated by commas."
+        PROTOCOL_MAP,
+        "The protocol of each listener, `NAME:PROTOCOL` separated by commas. GRPC and AGENT are "
+        "those of `grpc.port` and `agent.port`; without an entry PLAINTEXT.",
     )
     http_host: str = setting(
         "",
@@ -101,7 +103,8 @@ class SecuritySettings:
     )
     grpc_host: str = setting(
         "127.0.0.1",
-        "The address, on loopback, that SeaweedMQ's services listen on.",
+        "The address that SeaweedMQ's services listen on. Beyond loopback they need what other "
+        "listeners do: their names in `listener.security.protocol.map` are GRPC and AGENT.",
     )
     grpc_advertise: str = setting(
         "",

@@ -13,9 +13,11 @@ from smq.model.security_settings import LISTENER_PREFIX, SHORT_FORM
 from smq.model.urls import path_of_file_url
 from smq.security.distinguished_names import MappingRules
 from smq.security.listeners import (
+    EVERYWHERE,
     HTTP,
     Listener,
     Protocol,
+    grpc_listeners,
     grpc_ports,
     http_listener,
     listeners_of,
@@ -83,7 +85,8 @@ def _problems_of_ports(config: Config, listeners: tuple[Listener, ...]) -> Itera
 
 def _settings_of_nobody(config: Config, listeners: tuple[Listener, ...]) -> Iterator[Problem]:
     http = http_listener(config)
-    names = {each.name.lower() for each in (*listeners, *([http] if http else []))}
+    others = [*([http] if http else []), *grpc_listeners(config).values()]
+    names = {each.name.lower() for each in (*listeners, *others)}
     for setting, _ in config.listener_settings:
         name, _, suffix = setting.removeprefix(LISTENER_PREFIX).partition(".")
         mechanism = suffix.partition(".")[0]
@@ -123,28 +126,59 @@ def _problems_of_http(config: Config, listeners: tuple[Listener, ...]) -> Iterat
 
 
 def _problems_of_grpc(config: Config, listeners: tuple[Listener, ...]) -> Iterator[Problem]:
-    """Its services know nobody by name, so that they are for this host, where all may do all."""
     ports = grpc_ports(config)
-    if not ports:
-        return
-    if not is_loopback(config.grpc_host):
-        yield Problem(
-            f"grpc.host: SeaweedMQ's services would be reached from other hosts at "
-            f"{config.grpc_host} without logins; listen on 127.0.0.1"
-        )
-    if config.authorizer_class_name:
-        names = " and ".join(ports)
-        yield Problem(
-            f"{names}: SeaweedMQ's services ask for no logins, and authorizer.class.name says that "
-            "not everybody may do all; set them to -1"
-        )
     taken = {each.listens.port + i for each in listeners for i in range(config.shards)}
-    for name, port in ports.items():
-        others = {*taken, config.http_port, *(ports[each] for each in ports if each != name)}
-        if port > 0 and port in others:
-            yield Problem(f"{name}: {port} is the port of another door; choose another")
+    names = {each.name for each in listeners}
+    for setting, listener in grpc_listeners(config).items():
+        others = {*taken, config.http_port, *(ports[each] for each in ports if each != setting)}
+        if ports[setting] > 0 and ports[setting] in others:
+            yield Problem(
+                f"{setting}: {ports[setting]} is the port of another door; choose another"
+            )
+        if listener.name in names:
+            yield Problem(
+                f"listeners: {listener.name} is the name of the door of {setting}; choose another"
+            )
+        for rule in _RULES_OF_GRPC:
+            yield from map(Problem, rule(config, listener))
     if config.grpc_advertise and not _has_port(config.grpc_advertise):
         yield Problem(f"grpc.advertise: {config.grpc_advertise!r} is not host:port")
+    if ports and config.grpc_host in EVERYWHERE and not config.grpc_advertise:
+        yield Problem(
+            "grpc.advertise: grpc.host is every address, so clients must be told one, host:port"
+        )
+
+
+def _needs_what_grpc_has(config: Config, listener: Listener) -> Iterator[str]:
+    """Settings of TLS that grpcio does not know are refused, not passed over."""
+    if not listener.protocol.has_tls:
+        return
+    versions = str(listener.setting(config, "ssl.enabled.protocols"))
+    if {each.strip() for each in versions.split(",")} != TLS_VERSIONS:
+        yield (
+            f"ssl.enabled.protocols ({listener.name}): gRPC speaks TLSv1.2 and TLSv1.3, and "
+            "neither can be turned off"
+        )
+    if listener.client_auth(config) == "requested":
+        yield (
+            f"ssl.client.auth ({listener.name}): gRPC asks for certificates that are required, or "
+            "for none"
+        )
+    if listener.setting(config, "ssl.key.password"):
+        yield (
+            f"ssl.key.password ({listener.name}): gRPC takes no key with a password; give it one "
+            f"without, by listener.name.{listener.name.lower()}.ssl.keystore.location"
+        )
+
+
+def _needs_tokens_of_grpc(config: Config, listener: Listener) -> Iterator[str]:
+    if takes_tokens_by_grpc(config, listener):
+        yield from _problems_of_tokens(config, listener)
+
+
+def takes_tokens_by_grpc(config: Config, listener: Listener) -> bool:
+    """Whether users may log in to a service with tokens: the keys of their issuer are known."""
+    return listener.protocol.has_sasl and bool(listener.setting(config, _KEYS, OAUTHBEARER))
 
 
 def _has_port(address: str) -> bool:
@@ -283,6 +317,12 @@ _RULES: tuple[Callable[[Config, Listener], Iterator[str]], ...] = (
     _needs_flags,
     _needs_mechanisms,
     _needs_keys,
+)
+_RULES_OF_GRPC: tuple[Callable[[Config, Listener], Iterator[str]], ...] = (
+    _needs_flags,
+    _needs_tokens_of_grpc,
+    _needs_keys,
+    _needs_what_grpc_has,
 )
 
 

@@ -21,6 +21,8 @@ from smq.model.security_settings import LISTENER_PREFIX
 DEFAULT_NAME = "PLAINTEXT"
 HTTP = "HTTP"
 """The name of HTTP's door: of its settings, and for who asks there."""
+GRPC, AGENT = "GRPC", "AGENT"
+"""The names of SeaweedMQ's doors (`grpc.port`, `agent.port`), likewise."""
 UNIX = "unix"
 """The listener for this host's users, by unix sockets. Names in settings are upper-case."""
 _LISTENER = re.compile(r"\s*([A-Za-z0-9_-]+)://(.*?)\s*")
@@ -109,6 +111,19 @@ def grpc_ports(config: Config) -> dict[str, int]:
     """The ports of SeaweedMQ's services that are on, by their settings."""
     asked = {"grpc.port": config.grpc_port, "agent.port": config.agent_port}
     return {name: port for name, port in asked.items() if port >= 0}
+
+
+def grpc_listeners(config: Config) -> dict[str, Listener]:
+    """SeaweedMQ's services that are on, as listeners, by the settings of their ports. What the map
+    of protocols does not name is plain. Raises ValueError with a sentence."""
+    protocols = _protocols(config.listener_security_protocol_map)
+    names = {"grpc.port": GRPC, "agent.port": AGENT}
+    found = {}
+    for setting, port in grpc_ports(config).items():
+        endpoint = Endpoint(config.grpc_host, port)
+        protocol = Protocol[protocols.get(names[setting], Protocol.PLAINTEXT.name)]
+        found[setting] = Listener(names[setting], protocol, endpoint, endpoint)
+    return found
 
 
 def grpc_told(config: Config) -> str:

@@ -58,6 +58,19 @@ def test_a_user_has_the_rights_of_its_name() -> None:
     assert log_in(logins, as_user(SUPER)).is_unlimited
 
 
+def test_a_login_says_by_what_it_was_checked_also_when_it_is_remembered() -> None:
+    users = Users("alice")
+    logins = logins_for(users)
+    first = asyncio.run(logins.find(Asking("GET", raw(as_user("alice")), HERE, is_private=True)))
+    again = logins.known(Asking("GET", raw(as_user("alice")), HERE, is_private=True))
+    assert again is not None
+    assert (first.user, again.user) == ("alice", "alice")
+    assert first.checked.is_current()
+    users.set_password("alice", "another")
+    assert not again.checked.is_current()
+    assert logins.known(Asking("GET", raw(as_user("alice")), HERE, is_private=True)) is None
+
+
 def test_a_wrong_password_and_an_unknown_user_get_the_same_answer() -> None:
     logins = logins_for(Users("alice"))
     answers = []

@@ -10,6 +10,7 @@ from smq.security.listeners import listeners_of
 from tests.model.configs import config_of
 
 AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER}
+MAP = "listener.security.protocol.map"
 KEYS = {"ssl.keystore.location": "/keys.pem"}
 TRUST = {"ssl.truststore.location": "/trust.pem"}
 
@@ -238,14 +239,75 @@ def test_peers_are_identified_by_sasl_or_by_certificates() -> None:
         assert [identifies_peers(config, each) for each in listeners_of(config)] == expected
 
 
-def test_seaweedmqs_services_are_for_loopback_and_for_brokers_without_rules() -> None:
-    on = {"grpc.port": "17777", "agent.port": "16777"}
-    assert problems_with(on) == []
-    [problem] = problems_with(on | {"grpc.host": "0.0.0.0"})
-    assert "reached from other hosts at 0.0.0.0 without logins; listen on 127.0.0.1" in problem
-    [problem] = problems_with(on | AUTHORIZER)
-    assert problem.startswith("grpc.port and agent.port: SeaweedMQ's services ask for no logins")
-    assert problems_with({"grpc.host": "0.0.0.0"} | AUTHORIZER) == []
+GRPC = {"grpc.port": "17777", "agent.port": "16777"}
+
+
+def speaks(protocol: str) -> dict[str, str]:
+    return {MAP: f"PLAINTEXT:PLAINTEXT,GRPC:{protocol},AGENT:{protocol}"}
+
+
+def test_seaweedmqs_services_on_loopback_need_nothing() -> None:
+    assert problems_with(GRPC) == []
+    assert problems_with(GRPC | AUTHORIZER) == []
+    assert problems_with(GRPC | speaks("SASL_PLAINTEXT")) == []
+
+
+def test_seaweedmqs_services_beyond_loopback_need_what_other_listeners_do() -> None:
+    far = GRPC | {"grpc.host": "10.0.0.7"}
+    problems = problems_with(far)
+    assert [each.split(" would")[0] for each in problems] == ["listeners: GRPC", "listeners: AGENT"]
+    assert all("without encryption" in each for each in problems)
+    assert problems_with(far | {"allow.plaintext": "true"}) == []
+    problems = problems_with(far | speaks("SSL") | KEYS)
+    assert all("without logins" in each and "an authorizer" in each for each in problems)
+    assert len(problems) == 2
+    assert problems_with(far | speaks("SASL_SSL") | KEYS | AUTHORIZER) == []
+    assert problems_with({"grpc.host": "0.0.0.0"}) == []  # They are off.
+    [problem] = problems_with(GRPC | {"grpc.host": "0.0.0.0", "allow.plaintext": "true"})
+    assert problem.startswith("grpc.advertise: ")
+
+
+def test_seaweedmqs_services_need_keys_for_tls_and_all_that_tokens_need() -> None:
+    problems = problems_with(GRPC | speaks("SSL"))
+    assert [each.split(":")[0] for each in problems] == [
+        "ssl.keystore.location (GRPC)",
+        "ssl.keystore.location (AGENT)",
+    ]
+    own = {"listener.name.grpc.ssl.keystore.location": "/a.pem"}
+    [problem] = problems_with(GRPC | speaks("SSL") | own)
+    assert "(AGENT)" in problem
+    url = {"sasl.oauthbearer.jwks.endpoint.url": "file:///jwks"}
+    problems = problems_with(GRPC | speaks("SASL_PLAINTEXT") | url)
+    assert {each.split(" ")[0] for each in problems} == {
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"ssl.enabled.protocols": "TLSv1.3"}, "neither can be turned off"),
+        ({"ssl.client.auth": "requested", "ssl.truststore.location": "/ca.pem"}, "or for none"),
+        ({"ssl.key.password": "secret"}, "no key with a password"),
+    ],
+    ids=["versions", "requested", "password"],
+)
+def test_settings_that_grpc_cannot_follow_are_refused(given: dict[str, str], words: str) -> None:
+    named = {f"listener.name.grpc.{name}": value for name, value in given.items()}
+    [problem] = problems_with(GRPC | speaks("SSL") | KEYS | named)
+    assert words in problem
+    assert "(GRPC)" in problem
+    assert "secret" not in problem
+
+
+def test_no_other_listener_has_the_name_of_a_service() -> None:
+    listeners = {"listeners": "GRPC://127.0.0.1:9092", MAP: "GRPC:PLAINTEXT"}
+    assert problems_with(listeners) == []
+    [problem] = problems_with(listeners | {"grpc.port": "0"})
+    assert "the name of the door of grpc.port" in problem
+    [problem] = problems_with({"listener.name.agent.ssl.key.password": "x"})
+    assert "there is no listener AGENT" in problem
 
 
 @pytest.mark.parametrize(

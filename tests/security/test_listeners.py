@@ -2,8 +2,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.security.listeners import (
+    AGENT,
+    GRPC,
     Endpoint,
     Protocol,
+    grpc_listeners,
     http_host,
     http_told_host,
     listeners_of,
@@ -138,3 +141,24 @@ def test_ranges_of_ports_overlap_when_two_nodes_need_the_same(
     given = {"listeners": f"PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:{other}"}
     found = [*ranges_that_overlap(listeners_of(config_of(command_line=given)), 3)]
     assert bool(found) == overlaps
+
+
+def test_seaweedmqs_services_are_listeners_with_settings_of_their_own() -> None:
+    named = {
+        "grpc.port": "17777",
+        "agent.port": "0",
+        "grpc.host": "10.0.0.7",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,GRPC:SASL_SSL",
+        "listener.name.grpc.ssl.keystore.location": "/grpc.pem",
+        "ssl.keystore.location": "/all.pem",
+    }
+    config = config_of(command_line=named)
+    found = grpc_listeners(config)
+    assert [*found] == ["grpc.port", "agent.port"]
+    grpc, agent = found.values()
+    assert (grpc.name, grpc.protocol) == (GRPC, Protocol.SASL_SSL)
+    assert grpc.listens == Endpoint("10.0.0.7", 17777)
+    assert grpc.setting(config, "ssl.keystore.location") == "/grpc.pem"
+    assert (agent.name, agent.protocol) == (AGENT, Protocol.PLAINTEXT)
+    assert agent.setting(config, "ssl.keystore.location") == "/all.pem"
+    assert grpc_listeners(config_of()) == {}

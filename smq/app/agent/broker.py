@@ -5,17 +5,24 @@ when QUESTIONS_MAX do.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from smq.client.client import Client, connect
 from smq.client.kafka.cluster import Cluster
 from smq.client.locate import cluster_at
 from smq.client.producing.producer import Producer
+from smq.client.secure.security import Security
+from smq.security.external import NAME as EXTERNAL, Named
+from smq.security.principals import Peer
 
+NO_WAYS: Mapping[int, int] = MappingProxyType({})
 PATIENCE_S = 10.0  # For a broker that is starting again.
 LINGER_MS = 2  # Records that come alone cost three times as much as those that share a batch.
 QUESTIONS_MAX = 16  # At a time, each on a connection that the next ones use again.
@@ -24,42 +31,60 @@ Result = TypeVar("Result")
 
 
 class BrokerSide:
-    """Connects at the first use: the shards start beside this process."""
+    """Connects at the first use: the shards start beside this process.
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
-        self._idle: list[Cluster] = []
+    Where rules decide, questions in a user's name go through listeners to which `ways` alone lead,
+    by node: there we say for whom we ask, and from where he does.
+    """
+
+    def __init__(self, data_dir: Path, ways: Mapping[int, int] = NO_WAYS) -> None:
+        self._data_dir, self._ways = data_dir, ways
+        self._idle: deque[tuple[Peer | None, Cluster]] = deque()
+        self._idle_lock = threading.Lock()
         self._connecting = asyncio.Lock()
         self._questions = asyncio.Semaphore(QUESTIONS_MAX)
         self._client: Client | None = None
         self._producers: dict[int, Producer] = {}
 
-    async def ask(self, work: Callable[[Cluster], Result]) -> Result:
-        """The result of some work with a connection. Raises BrokerError."""
-        async with self._questions:
-            return await asyncio.to_thread(self._run, work)
+    async def ask(self, work: Callable[[Cluster], Result], asker: Peer | None = None) -> Result:
+        """The result of some work with a connection, in a user's name; None: in the broker's own.
 
-    def _run(self, work: Callable[[Cluster], Result]) -> Result:
+        Raises BrokerError.
+        """
+        async with self._questions:
+            return await asyncio.to_thread(self._run, work, asker)
+
+    def _run(self, work: Callable[[Cluster], Result], asker: Peer | None) -> Result:
         """In a thread, which ends the work even if nobody waits for it any more."""
-        cluster = self._kept() or self._cluster()
+        cluster = self._kept(asker) or self._cluster(asker)
         try:
             result = work(cluster)
         except BaseException:
             cluster.close()
             raise
-        if len(self._idle) < QUESTIONS_MAX:
-            self._idle.append(cluster)
-        else:
-            cluster.close()
+        with self._idle_lock:
+            self._idle.append((asker, cluster))
+            oldest = self._idle.popleft()[1] if len(self._idle) > QUESTIONS_MAX else None
+        if oldest is not None:
+            oldest.close()
         return result
 
-    def _kept(self) -> Cluster | None:
-        with suppress(IndexError):  # Another thread may take the last one.
-            return self._idle.pop()
-        return None
+    def _kept(self, asker: Peer | None) -> Cluster | None:
+        with self._idle_lock:
+            found = next((each for each in reversed(self._idle) if each[0] == asker), None)
+            if found is None:
+                return None
+            self._idle.remove(found)
+            return found[1]
 
-    def _cluster(self) -> Cluster:
-        return cluster_at(self._data_dir, timeout_s=PATIENCE_S)
+    def _cluster(self, asker: Peer | None) -> Cluster:
+        if asker is None:
+            return cluster_at(self._data_dir, timeout_s=PATIENCE_S)
+        assert self._ways, "where rules decide there is a way to each shard"
+        named = Named(asker.principal.name, asker.host)
+        security = Security(mechanism=EXTERNAL, user=named.token, socket_owner=os.getuid())
+        bootstrap = ",".join(map("/proc/self/fd/{}".format, self._ways.values()))
+        return Cluster(bootstrap, PATIENCE_S, security=security)
 
     async def client(self) -> Client:
         """The SDK's client. Raises BrokerError."""
@@ -85,8 +110,9 @@ class BrokerSide:
 
     def close(self) -> None:
         """Close all, once what was sent is delivered."""
-        for cluster in self._idle:
+        with self._idle_lock:
+            idle, self._idle = self._idle, deque()
+        for _, cluster in idle:
             cluster.close()
-        self._idle.clear()
         if self._client is not None:
             self._client.close()

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import grpc
 
@@ -23,6 +24,7 @@ from smq.client.kafka.group_admin import (
 )
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.principals import Peer
 
 EVERY_S = 0.2
 STOP_S = 0.5
@@ -34,6 +36,14 @@ _AGAIN = frozenset({grpc.StatusCode.UNAVAILABLE})
 def group_of(name: str) -> str:
     """Kafka's group of a name."""
     return name.removeprefix(KAFKAS_PREFIX)
+
+
+class NamedGroup(NamedTuple):
+    """A group, and in whose name it is asked and changed; None: in the broker's own. Without a name
+    it is none, and has no commits."""
+
+    name: str
+    asker: Peer | None = None
 
 
 class _Turn:
@@ -49,8 +59,8 @@ class GroupCommits:
 
     def __init__(self, broker: BrokerSide) -> None:
         self._broker = broker
-        self._dirty: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
-        self._refused: dict[str, CallRefused] = {}
+        self._dirty: dict[NamedGroup, dict[TopicPartition, int]] = defaultdict(dict)
+        self._refused: dict[NamedGroup, CallRefused] = {}
         self._turns: dict[str, _Turn] = defaultdict(_Turn)  # Of groups that commit now.
         self._patience_s: float | None = None
 
@@ -60,18 +70,18 @@ class GroupCommits:
             await asyncio.sleep(EVERY_S)
             await asyncio.gather(*(self.flush(group) for group in [*self._dirty]))
 
-    async def begin(self, group: str) -> Mapping[TopicPartition, int]:
+    async def begin(self, group: NamedGroup) -> Mapping[TopicPartition, int]:
         """A subscriber of a group begins: the group's commits. Raises Refused, BrokerError."""
         await self.flush(group)
         self._refused.pop(group, None)
-        return await self._broker.ask(partial(_commits_of, group=group))
+        return await self._broker.ask(partial(_commits_of, group=group.name), group.asker)
 
-    def note(self, group: str, name: TopicPartition, offset: int) -> None:
+    def note(self, group: NamedGroup, name: TopicPartition, offset: int) -> None:
         """Everything below an offset is done with."""
-        if group:
+        if group.name:
             self._dirty[group][name] = offset
 
-    def check(self, group: str) -> None:
+    def check(self, group: NamedGroup) -> None:
         """Raises Refused if the group takes no commits of ours any more."""
         refused = self._refused.get(group)
         if refused is not None:
@@ -81,14 +91,14 @@ class GroupCommits:
         """The broker stops, and the coordinator with it: wait for no commit for long."""
         self._patience_s = STOP_S
 
-    async def flush(self, group: str) -> None:
+    async def flush(self, group: NamedGroup) -> None:
         """Commit what is new of a group; what cannot be committed now is, later."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s):
                 await self._flush(group)
 
-    async def _flush(self, group: str) -> None:
-        turn = self._turns[group]
+    async def _flush(self, group: NamedGroup) -> None:
+        turn = self._turns[group.name]  # All askers' commits, one after the other.
         turn.waiting += 1
         try:
             async with turn.lock:
@@ -96,14 +106,15 @@ class GroupCommits:
         finally:
             turn.waiting -= 1
             if not turn.waiting:
-                del self._turns[group]
+                del self._turns[group.name]
 
-    async def _commit(self, group: str) -> None:
+    async def _commit(self, group: NamedGroup) -> None:
         offsets = self._dirty.pop(group, None)
         if not offsets:
             return
         try:
-            await self._broker.ask(partial(_commit, group=group, offsets=offsets))
+            commit = partial(_commit, group=group.name, offsets=offsets)
+            await self._broker.ask(commit, group.asker)
         except REFUSALS as error:
             refused = refused_by(error)
             if refused.status in _AGAIN:
@@ -111,7 +122,7 @@ class GroupCommits:
             else:
                 self._note_refused(group, refused)
 
-    def _note_refused(self, group: str, refused: CallRefused) -> None:
+    def _note_refused(self, group: NamedGroup, refused: CallRefused) -> None:
         if len(self._refused) >= REFUSED_MAX:  # Of groups that have gone; others come again.
             self._refused.clear()
         self._refused[group] = refused

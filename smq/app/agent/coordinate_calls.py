@@ -41,10 +41,11 @@ class CoordinateCalls:
         if first.WhichOneof("message") != "init":
             raise ValueError("the first message of a stream is its init")
         init = first.init
-        topic = self._topics.find(topic_name(init.topic))
+        group = group_of(init.consumer_group)
+        topic = self._topics.asked(context, topic_name(init.topic), group)
         partitions_max = max(0, init.max_partition_count) or PARTITIONS_DEFAULT
         rebalance_s = min(max(0, init.rebalance_seconds) or REBALANCE_S_DEFAULT, REBALANCE_S_MAX)
-        share = self._sharings.join(group_of(init.consumer_group), topic, partitions_max)
+        share = self._sharings.join(group, topic, partitions_max)
         try:
             await _Instance(self._topics, topic, share, self._told, 1000 * rebalance_s).serve(
                 context

@@ -64,9 +64,11 @@ class FetchCalls:
         """The calls, by name."""
         return {"FetchMessage": self._fetch, "GetPartitionRangeInfo": self._describe}
 
-    async def _fetch(self, request: pb.FetchMessageRequest, _: Context) -> pb.FetchMessageResponse:
+    async def _fetch(
+        self, request: pb.FetchMessageRequest, call: Context
+    ) -> pb.FetchMessageResponse:
         wanted = _wanted(request)
-        topic = self._topics.find(topic_name(request.topic))
+        topic = self._topics.asked(call, topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
         ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
         if not ends.earliest <= wanted.start <= ends.latest:
@@ -94,9 +96,9 @@ class FetchCalls:
         )
 
     async def _describe(
-        self, request: pb.GetPartitionRangeInfoRequest, _: Context
+        self, request: pb.GetPartitionRangeInfoRequest, call: Context
     ) -> pb.GetPartitionRangeInfoResponse:
-        topic = self._topics.find(topic_name(request.topic))
+        topic = self._topics.asked(call, topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
         ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
         times = await self._broker.ask(partial(_times, topic=topic, partition=partition))

@@ -12,6 +12,7 @@ from smq.agent.proto import health_pb2 as pb
 from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import CallRefused
 
+WATCHERS_MAX = 1000  # Of a port: they need no login.
 _Answer = pb.HealthCheckResponse
 
 
@@ -21,6 +22,7 @@ class HealthCalls:
     def __init__(self, *services: str) -> None:
         self._services = frozenset({"", *services})
         self._has_stopped = asyncio.Event()
+        self._watchers = 0
 
     def handlers(self) -> dict[str, Handler]:
         """The calls, by name."""
@@ -37,6 +39,16 @@ class HealthCalls:
         return self._status()
 
     async def _watch(self, request: pb.HealthCheckRequest, context: Context) -> None:
+        if self._watchers >= WATCHERS_MAX:
+            sentence = f"{WATCHERS_MAX} others watch; ask with Check"
+            raise CallRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
+        self._watchers += 1
+        try:
+            await self._tell(request, context)
+        finally:
+            self._watchers -= 1
+
+    async def _tell(self, request: pb.HealthCheckRequest, context: Context) -> None:
         if request.service not in self._services:
             await context.write(_Answer(status=_Answer.SERVICE_UNKNOWN))
         else:

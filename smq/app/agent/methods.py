@@ -13,11 +13,12 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from shm.timings import RpcTimings
+from smq.app.agent.gate import Call, CallGate, RpcContext
 from smq.app.agent.refusals import CallRefused, attempted
 from smq.app.process.clock import monotonic_ns
 from smq.model.rpcs import RPCS
 
-Context: TypeAlias = grpc.aio.ServicerContext
+Context: TypeAlias = Call
 Handler: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 """Of a request, or of None where requests are a stream: that is read from the context."""
 
@@ -42,7 +43,7 @@ class CountedCalls:
     def __init__(self, timings: RpcTimings, service: str, method: str) -> None:
         self._timings, self._rpc = timings, RPCS.index((service, method))
 
-    async def counted(self, answer: Awaitable[Any], context: Context) -> Any:  # noqa: ANN401
+    async def counted(self, answer: Awaitable[Any], context: RpcContext) -> Any:  # noqa: ANN401
         """What a call answers; refuses it with a status if it raises one of REFUSALS."""
         self._timings.begin(self._rpc)
         began_ns, status = monotonic_ns(), grpc.StatusCode.UNKNOWN
@@ -68,15 +69,17 @@ def service_of(
     service: ServiceDescriptor,
     handlers: Mapping[str, Handler],
     timings: RpcTimings,
+    gate: CallGate,
     with_bytes: Collection[str] = (),
 ) -> grpc.GenericRpcHandler:
-    """The service, as a server takes it. The requests of some methods come `Received`."""
+    """The service, as a server takes it: its calls come through a gate. The requests of some
+    methods come `Received`."""
     known = {method.name for method in service.methods}
     assert handlers.keys() <= known, f"{service.full_name} has no {handlers.keys() - known}"
     methods = {
-        method.name: _method(
+        method.name: _handled(
             method,
-            handlers.get(method.name, _unimplemented),
+            GuardedMethod(method, handlers.get(method.name, _unimplemented), gate),
             _reader(method, with_bytes=method.name in with_bytes),
             CountedCalls(timings, service.full_name, method.name),
         )
@@ -90,30 +93,54 @@ def _reader(method: MethodDescriptor, *, with_bytes: bool) -> Callable[[bytes], 
     return (lambda data: Received(read(data), data)) if with_bytes else read
 
 
-def _method(
-    method: MethodDescriptor, handler: Handler, read: Callable[[bytes], Any], calls: CountedCalls
+class GuardedMethod:
+    """A method behind a gate.
+
+    gRPC reads the request of a unary call before it calls anybody. Where callers log in, nothing is
+    read of who has not: for gRPC these methods are streams, which look the same on the wire.
+    """
+
+    def __init__(self, method: MethodDescriptor, handler: Handler, gate: CallGate) -> None:
+        self._name, self._handler, self._gate = method.name, handler, gate
+        self._has_request = not method.client_streaming
+        self._is_read_late = gate.reads_late and self._has_request
+        self._answers_late = self._is_read_late and not method.server_streaming
+        self.takes_one = self._has_request and not self._is_read_late
+        self.gives_one = not (method.server_streaming or self._answers_late)
+
+    async def answer(self, request: Any, context: RpcContext) -> Any:  # noqa: ANN401  (a message)
+        """The answer to a unary call. Raises as handlers do, and CallRefused."""
+        call = await self._gate.enter(context, self._name)
+        with self._gate.opened(call):
+            await call.pay()
+            if self._is_read_late and (request := await self._gate.first(context)) is grpc.aio.EOF:
+                raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request")
+            found = await self._handler(request if self._has_request else None, call)
+            call.stand()
+            if self._answers_late:
+                await context.write(found)
+            if found is not None:
+                call.charge_answer(found)
+        return found if self.gives_one else None
+
+
+def _handled(
+    method: MethodDescriptor,
+    guarded: GuardedMethod,
+    read: Callable[[bytes], Any],
+    calls: CountedCalls,
 ) -> grpc.RpcMethodHandler:
-    async def unary(request: Any, context: Context) -> Any:  # noqa: ANN401  (a message)
-        return await calls.counted(handler(request, context), context)
+    async def answered(request: Any, context: RpcContext) -> Any:  # noqa: ANN401  (as gRPC has it)
+        return await calls.counted(guarded.answer(request, context), context)
 
-    async def stream(_: Any, context: Context) -> None:  # noqa: ANN401  (its requests)
-        await calls.counted(handler(None, context), context)
-
-    async def to_one(_: Any, context: Context) -> Any:  # noqa: ANN401  (as above)
-        return await calls.counted(handler(None, context), context)
-
-    async def from_one(request: Any, context: Context) -> None:  # noqa: ANN401  (a message)
-        await calls.counted(handler(request, context), context)
-
-    forms: dict[tuple[bool, bool], tuple[Any, Any]] = {
-        (False, False): (grpc.unary_unary_rpc_method_handler, unary),
-        (True, True): (grpc.stream_stream_rpc_method_handler, stream),
-        (True, False): (grpc.stream_unary_rpc_method_handler, to_one),
-        (False, True): (grpc.unary_stream_rpc_method_handler, from_one),
+    forms = {
+        (True, True): grpc.unary_unary_rpc_method_handler,
+        (False, False): grpc.stream_stream_rpc_method_handler,
+        (False, True): grpc.stream_unary_rpc_method_handler,
+        (True, False): grpc.unary_stream_rpc_method_handler,
     }
-    made, function = forms[method.client_streaming, method.server_streaming]
-    return made(
-        function,
+    return forms[guarded.takes_one, guarded.gives_one](
+        answered,
         request_deserializer=read,
         response_serializer=GetMessageClass(method.output_type).SerializeToString,
     )

@@ -7,9 +7,8 @@ agent    a session names a topic and its type; the first message names the sessi
 
 import asyncio
 import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 
@@ -31,6 +30,7 @@ from smq.app.agent.appending import (
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.live import Live, LivePublisher
 from smq.app.agent.methods import Context, Handler, Received
+from smq.app.agent.publish_sessions import PublishSession, PublishSessions
 from smq.app.agent.refusals import CallRefused, Code, attempted
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopic, KnownTopics
@@ -38,15 +38,7 @@ from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
 from smq.model.partitioner import partition_of_key
 
-SESSIONS_MAX = 10_000  # Begun and without a stream: the oldest goes.
 SESSION_BITS = 63
-
-
-class PublishSession(NamedTuple):
-    """What StartPublishSession has said."""
-
-    topic: KnownTopic
-    publisher: str
 
 
 class PublishCalls:
@@ -57,7 +49,7 @@ class PublishCalls:
     ) -> None:
         self._topics, self._broker, self._calls, self._live = topics, broker, calls, live
         self._sequences = Sequences[SentRecord]()
-        self._sessions: OrderedDict[int, PublishSession] = OrderedDict()
+        self._sessions = PublishSessions()
 
     def broker_handlers(self) -> dict[str, Handler]:
         """The calls of the broker service, by name."""
@@ -77,7 +69,7 @@ class PublishCalls:
         first = await context.read()
         if first is grpc.aio.EOF:
             return
-        begun = await attempted(self._begun(first))
+        begun = await attempted(self._begun(first, context))
         if isinstance(begun, CallRefused):
             answer = pb.PublishMessageResponse(error=begun.sentence, error_code=begun.code)
             answer.should_close = True
@@ -104,46 +96,49 @@ class PublishCalls:
             self._live.end(publisher)
 
     async def _begun(
-        self, first: pb.PublishMessageRequest
+        self, first: pb.PublishMessageRequest, context: Context
     ) -> tuple[KnownTopic, RingRange, int, Appender]:
         """What the first message of a stream says."""
         if first.WhichOneof("message") != "init":
             raise invalid("the first message of a stream is its init")
-        topic = self._topics.find(topic_name(first.init.topic))
-        wanted = range_of(first.init.partition)
+        topic = self._topics.asked(context, topic_name(first.init.topic))
+        wanted, publisher = range_of(first.init.partition), first.init.publisher_name
+        context.name_client(publisher)
         partition = topic.partition_of(wanted)
-        lingers, name = first.init.ack_interval > 1, first.init.publisher_name
-        return topic, wanted, partition, await self._appender(topic, name, lingers=lingers)
+        lingers = first.init.ack_interval > 1
+        appender = await self._appender(topic, publisher, context, lingers=lingers)
+        return topic, wanted, partition, appender
 
     async def _appender(
-        self, topic: KnownTopic, publisher: str, *, lingers: bool = True
+        self, topic: KnownTopic, publisher: str, context: Context, *, lingers: bool = True
     ) -> Appender:
         producer = await self._broker.producer(lingers=lingers)
-        return Appender(producer, self._topics, topic, publisher, self._sequences)
+        name = f"{context.owner}\0{publisher}" if publisher else ""  # Others' are not its own.
+        return Appender(producer, self._topics, topic, name, self._sequences)
 
     # --- the agent -------------------------------------------------------------------------------
 
     async def _start_session(
-        self, request: agent_pb.StartPublishSessionRequest, _: Context
+        self, request: agent_pb.StartPublishSessionRequest, context: Context
     ) -> agent_pb.StartPublishSessionResponse:
         wanted = pb.ConfigureTopicRequest(
             topic=request.topic,
             partition_count=request.partition_count,
             message_record_type=request.record_type,
         )
-        topic = await attempted(self._calls.configured(wanted))
+        context.check(topic_name(request.topic))
+        topic = await attempted(self._calls.configured(wanted, context))
         if isinstance(topic, CallRefused):
             return agent_pb.StartPublishSessionResponse(error=topic.sentence)
         session_id = secrets.randbits(SESSION_BITS)
-        self._sessions[session_id] = PublishSession(topic, request.publisher_name)
-        if len(self._sessions) > SESSIONS_MAX:
-            self._sessions.popitem(last=False)
+        session = PublishSession(topic, request.publisher_name, context.owner)
+        self._sessions.begin(session_id, session)
         return agent_pb.StartPublishSessionResponse(session_id=session_id)
 
     async def _close_session(
-        self, request: agent_pb.ClosePublishSessionRequest, _: Context
+        self, request: agent_pb.ClosePublishSessionRequest, context: Context
     ) -> agent_pb.ClosePublishSessionResponse:
-        if self._sessions.pop(request.session_id, None) is None:
+        if self._sessions.end(request.session_id, context.owner) is None:
             error = f"there is no session {request.session_id}"
             return agent_pb.ClosePublishSessionResponse(error=error)
         return agent_pb.ClosePublishSessionResponse()
@@ -153,7 +148,7 @@ class PublishCalls:
         if first is grpc.aio.EOF:
             return
         session_id = first.message.session_id
-        session = self._sessions.get(session_id)
+        session = self._sessions.find(session_id, context.owner)
         if session is None:
             await context.write(
                 agent_pb.PublishRecordResponse(
@@ -163,12 +158,14 @@ class PublishCalls:
             )
             return
         try:
-            appender = await self._appender(session.topic, session.publisher)
+            context.check(session.topic.name)
+            context.name_client(session.publisher)
+            appender = await self._appender(session.topic, session.publisher, context)
             stream = PublishStream(INTERVAL_MAX, lambda _: None)
             read = _read_records(context, first, stream, appender, session.topic)
             await _both(stream, read, lambda answer: context.write(_record_answer(answer)))
         finally:
-            self._sessions.pop(session_id, None)
+            self._sessions.end(session_id, context.owner)
 
 
 async def _both(
@@ -182,9 +179,12 @@ async def _both(
         await read
         stream.end()
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(reading())
-        group.create_task(stream.answer(write))
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reading())
+            group.create_task(stream.answer(write))
+    except* CallRefused as refused:  # The call is allowed no more.
+        raise refused.exceptions[0] from None
 
 
 def _note(publisher: LivePublisher, answer: PublishAnswer) -> None:

@@ -21,7 +21,7 @@ from smq.agent.records import value_of_bytes
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.refusals import REFUSALS, CallRefused, attempted, refused_by
+from smq.app.agent.refusals import ENDS, REFUSALS, CallRefused, attempted, refused_by
 from smq.app.agent.shares import Share, Sharings
 from smq.app.agent.subscribing import (
     GroupInstance,
@@ -30,7 +30,7 @@ from smq.app.agent.subscribing import (
     filter_of,
     is_explicit,
 )
-from smq.app.agent.subscription import PartitionSubscription
+from smq.app.agent.subscription import PartitionSubscription, SubscriberRights
 from smq.app.agent.topics import KnownTopic
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
@@ -64,12 +64,14 @@ class RecordCalls:
         first = await context.read()
         if first is grpc.aio.EOF:
             return
-        topic = await attempted(self._topic_of(first))
+        topic = await attempted(self._topic_of(first, context))
         if isinstance(topic, CallRefused):
             await context.write(pb.SubscribeRecordResponse(error=topic.sentence))
             return
         init = first.init
-        name = InstanceName(group_of(init.consumer_group), init.consumer_group_instance_id)
+        instance = init.consumer_group_instance_id
+        name = InstanceName(group_of(init.consumer_group), instance, context.owner)
+        context.name_client(instance)
         partitions_max = max(0, init.max_subscribed_partitions) or PARTITIONS_MAX
         with self._subscriptions.instances.stream_of(name) as windows:
             is_all = is_explicit(context)
@@ -80,6 +82,7 @@ class RecordCalls:
                 window=init.sliding_window_size,
                 tracks=lambda _: is_all,
                 keep=await filter_of(init.filter, topic),
+                asker=SubscriberRights(context.asker, context.rights),
             )
             share = self._sharings.join(name.group, topic, partitions_max)
             stream = RecordStream(self._subscriptions, member, topic, share, context)
@@ -90,11 +93,13 @@ class RecordCalls:
                 self._streams.discard(stream)
                 share.leave()
 
-    async def _topic_of(self, first: pb.SubscribeRecordRequest) -> KnownTopic:
+    async def _topic_of(self, first: pb.SubscribeRecordRequest, context: Context) -> KnownTopic:
         """The topic of a stream's first message. Raises REFUSALS."""
         if not first.HasField("init"):
             raise ValueError("the first message of a stream is its init")
-        topic = self._subscriptions.around.topics.find(topic_name(first.init.topic))
+        group = group_of(first.init.consumer_group)
+        name = topic_name(first.init.topic)
+        topic = self._subscriptions.around.topics.asked(context, name, group)
         _starts(topic, first.init)
         await filter_of(first.init.filter, topic)
         return topic
@@ -152,7 +157,7 @@ class RecordStream:
             self._ending = refused_by(error)
         finally:
             reading.cancel()
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, CallRefused):  # It may be allowed no more.
                 await reading
             for partition in [*self._parts]:
                 await self._release(partition)
@@ -244,7 +249,7 @@ class RecordStream:
             await self._write(
                 pb.SubscribeRecordResponse(is_end_of_stream=True, is_end_of_topic=True)
             )
-        elif refused.status is grpc.StatusCode.FAILED_PRECONDITION:
+        elif refused.status in ENDS:
             await self._context.abort(refused.status, refused.sentence)
         else:
             await self._write(_error(refused.sentence))

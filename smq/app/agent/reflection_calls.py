@@ -1,10 +1,11 @@
 """gRPC's reflection service: tools like `grpcurl` learn from it what a port's services are.
 
 It tells the files of the port's own services and of what they import, and nothing else of the
-process. Extensions it has none. `may_ask` says who may ask: it raises what refuses a call.
+process. Extensions it has none. Where callers log in, so do those
+who ask here: its calls come through the port's gate.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
@@ -16,19 +17,12 @@ from smq.app.agent.methods import Context, Handler
 _NOT_FOUND = grpc.StatusCode.NOT_FOUND.value[0]
 _UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED.value[0]
 
-MayAsk = Callable[[Context], Awaitable[None]]
-
-
-async def everybody(_: Context) -> None:
-    """Whoever reaches the port may ask."""
-
 
 class ReflectionCalls:
     """Answers for the services of one port."""
 
-    def __init__(self, services: Iterable[ServiceDescriptor], may_ask: MayAsk = everybody) -> None:
+    def __init__(self, services: Iterable[ServiceDescriptor]) -> None:
         self._services = [*services]
-        self._may_ask = may_ask
         self._files: dict[str, FileDescriptor] = {}
         self._homes: dict[str, FileDescriptor] = {}
         for each in self._services:
@@ -59,7 +53,6 @@ class ReflectionCalls:
             self._homes[each.full_name] = file
 
     async def _info(self, _: Any, context: Context) -> None:  # noqa: ANN401
-        await self._may_ask(context)
         while (request := await context.read()) is not grpc.aio.EOF:
             answer = pb.ServerReflectionResponse(valid_host=request.host, original_request=request)
             self._answer(request, answer)

@@ -9,6 +9,7 @@ import grpc
 from smq.agent.layouts import UnknownRange
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.offset_types import OutOfRange
+from smq.security.audit import DENIALS
 
 _Status = grpc.StatusCode
 Result = TypeVar("Result")
@@ -38,6 +39,10 @@ class CallRefused(Exception):
         self.status, self.sentence, self.code = status, sentence, code
 
 
+class NotAllowed(Exception):
+    """The caller may not do that: PERMISSION_DENIED for the call, also where it is a stream."""
+
+
 def no_topic(name: object) -> CallRefused:
     """There is no such topic, or none that the caller may know of."""
     return CallRefused(_Status.NOT_FOUND, f"there is no topic {name}", Code.TOPIC_NOT_FOUND)
@@ -54,6 +59,8 @@ _OF_BROKER = {
     ErrorCode.MESSAGE_TOO_LARGE: (_Status.INVALID_ARGUMENT, Code.TOO_LARGE),
     ErrorCode.INVALID_RECORD: (_Status.INVALID_ARGUMENT, Code.INVALID_RECORD),
     ErrorCode.INVALID_TIMESTAMP: (_Status.INVALID_ARGUMENT, Code.INVALID_RECORD),
+    **dict.fromkeys(DENIALS, (_Status.PERMISSION_DENIED, Code.UNKNOWN)),
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: (_Status.RESOURCE_EXHAUSTED, Code.CONFIG),
     ErrorCode.INVALID_GROUP_ID: (_Status.INVALID_ARGUMENT, Code.UNKNOWN),
     ErrorCode.UNKNOWN_MEMBER_ID: (_Status.FAILED_PRECONDITION, Code.UNKNOWN),
     ErrorCode.REQUEST_TIMED_OUT: (_Status.UNAVAILABLE, Code.TIMED_OUT),
@@ -63,6 +70,8 @@ _OF_BROKER = {
 }
 
 
+ENDS = frozenset({_Status.FAILED_PRECONDITION, _Status.PERMISSION_DENIED, _Status.UNAUTHENTICATED})
+"""By these a stream ends, whose client can only go elsewhere or log in again."""
 REFUSALS = (CallRefused, BrokerError, UnknownRange, OutOfRange, ValueError)
 """What callers cause, and what brokers do; anything else is a bug of ours."""
 

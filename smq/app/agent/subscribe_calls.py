@@ -16,7 +16,7 @@ from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.refusals import REFUSALS, CallRefused, attempted, refused_by
+from smq.app.agent.refusals import ENDS, REFUSALS, CallRefused, attempted, refused_by
 from smq.app.agent.subscribing import (
     GroupInstance,
     InstanceName,
@@ -24,7 +24,7 @@ from smq.app.agent.subscribing import (
     filter_of,
     is_explicit,
 )
-from smq.app.agent.subscription import PartitionSubscription
+from smq.app.agent.subscription import PartitionSubscription, SubscriberRights
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
 from smq.client.errors import NoSuchTopic
@@ -46,7 +46,8 @@ class SubscribeCalls:
         if first is grpc.aio.EOF:
             return
         answers = StreamAnswers(context)
-        name = InstanceName(group_of(first.init.consumer_group), first.init.consumer_id)
+        group = group_of(first.init.consumer_group)
+        name = InstanceName(group, first.init.consumer_id, context.owner)
         with self._subscriptions.instances.stream_of(name) as windows:
             begun = await attempted(self._begun(first, answers, name, windows))
             if isinstance(begun, CallRefused):
@@ -68,7 +69,8 @@ class SubscribeCalls:
         if first.WhichOneof("message") != "init":
             raise ValueError("the first message of a stream is its init")
         init, context = first.init, answers.context
-        topic = self._subscriptions.around.topics.find(topic_name(init.topic))
+        topic = self._subscriptions.around.topics.asked(context, topic_name(init.topic), name.group)
+        context.name_client(init.client_id)
         place, is_all = init.partition_offset, is_explicit(context)
         member = GroupInstance(
             name,
@@ -77,6 +79,7 @@ class SubscribeCalls:
             window=init.sliding_window_size,
             tracks=lambda message: is_all or bool(message.key),
             keep=await filter_of(init.filter, topic),
+            asker=SubscriberRights(context.asker, context.rights),
         )
         subscription, start = await self._subscriptions.begin(
             member,
@@ -99,7 +102,7 @@ class SubscribeCalls:
         except REFUSALS as error:
             await answers.refuse(refused_by(error))
         else:
-            await subscription.commits.flush(subscription.terms.group)
+            await subscription.commits.flush(subscription.terms.named_group)
             await answers.end()
         finally:
             reading.cancel()
@@ -148,7 +151,7 @@ class StreamAnswers:
 
     async def refuse(self, refused: CallRefused) -> None:
         """End a stream with its reason; by a status where the caller can only go elsewhere."""
-        if refused.status is grpc.StatusCode.FAILED_PRECONDITION:
+        if refused.status in ENDS:
             await self.context.abort(refused.status, refused.sentence)
         await self.say(refused.sentence)
 

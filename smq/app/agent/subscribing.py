@@ -18,12 +18,18 @@ from smq.agent.layouts import range_of
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import BrokerSide
-from smq.app.agent.commits import GroupCommits
+from smq.app.agent.commits import GroupCommits, NamedGroup
 from smq.app.agent.feeds import Keep, PartitionFeeds
 from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.methods import Context
 from smq.app.agent.starts import start_at
-from smq.app.agent.subscription import HeldBytes, PartitionSubscription, SubscriptionTerms
+from smq.app.agent.subscription import (
+    AS_BROKER,
+    HeldBytes,
+    PartitionSubscription,
+    SubscriberRights,
+    SubscriptionTerms,
+)
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.process.clock import wall_ms
 from smq.client.names import TopicPartition
@@ -36,10 +42,11 @@ Tracks = Callable[[DataMessage], bool]
 
 
 class InstanceName(NamedTuple):
-    """An instance of a group."""
+    """An instance of a group. `owner`: the principal, whose records nobody else acknowledges."""
 
     group: str
     instance: str
+    owner: str = ""
 
 
 class SubscriberSurroundings(NamedTuple):
@@ -103,6 +110,7 @@ class GroupInstance(NamedTuple):
     window: int
     tracks: Tracks
     keep: Keep | None = None
+    asker: SubscriberRights = AS_BROKER
 
 
 class Subscriptions:
@@ -118,7 +126,7 @@ class Subscriptions:
         self, member: GroupInstance, topic: KnownTopic, partition: int, wanted: WantedPlace
     ) -> tuple[PartitionSubscription, Start]:
         """A subscription of a partition. Raises Refused, OutOfRange, ValueError, BrokerError."""
-        around, group = self.around, member.name.group
+        around, group = self.around, NamedGroup(member.name.group, member.asker.peer)
         name = TopicPartition(topic.kafka_name, partition)
         start = await self.find_start(group, topic, partition, wanted)
         if start.resets:
@@ -128,7 +136,7 @@ class Subscriptions:
         subscriber = LiveSubscriber(
             topic=topic.kafka_name,
             partition=range_of(topic.layout, partition),
-            group=group,
+            group=group.name,
             consumer_id=member.name.instance,
             client_id=member.client_id,
             connected_ns=now_ns,
@@ -143,7 +151,8 @@ class Subscriptions:
             commits=around.commits,
             reader=reader,
             terms=SubscriptionTerms(
-                group=group,
+                group=group.name,
+                rights=member.asker,
                 instance=member.windows,
                 tracks=member.tracks,
                 new_window=lambda begin: PartitionWindow(begin, limits),
@@ -155,10 +164,10 @@ class Subscriptions:
         return subscription, start
 
     async def find_start(
-        self, group: str, topic: KnownTopic, partition: int, wanted: WantedPlace
+        self, group: NamedGroup, topic: KnownTopic, partition: int, wanted: WantedPlace
     ) -> Start:
         """Where a group begins. Raises as `begin`."""
-        commits = await self.around.commits.begin(group) if group else {}
+        commits = await self.around.commits.begin(group) if group.name else {}
         committed = commits.get(TopicPartition(topic.kafka_name, partition))
         return await start_at(self.around.broker, topic, partition, wanted, committed)
 
@@ -192,7 +201,7 @@ class Subscriptions:
 
     async def seek(self, subscription: PartitionSubscription, wanted: WantedPlace) -> str:
         """Continue elsewhere; returns a note. Raises OutOfRange, ValueError, BrokerError."""
-        group, partition = subscription.terms.group, subscription.name.partition
+        group, partition = subscription.terms.named_group, subscription.name.partition
         start = await self.find_start(group, subscription.topic, partition, wanted)
         await subscription.seek(start.offset, resets=start.resets)
         return start.note

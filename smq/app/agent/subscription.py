@@ -12,11 +12,12 @@ those of all streams ALL_HELD_BYTES_MAX, above which each stream has one record 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from smq.agent.in_flight import InstanceWindows, PartitionWindow, RecordIdentity
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.app.agent.broker import BrokerSide
-from smq.app.agent.commits import GroupCommits
+from smq.app.agent.commits import GroupCommits, NamedGroup
 from smq.app.agent.dead_letters import DeadLetter, write as write_dead_letter
 from smq.app.agent.feeds import FeedCursor
 from smq.app.agent.live import LiveSubscriber
@@ -24,6 +25,9 @@ from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import monotonic_ms
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
+from smq.security.audit import DENIALS
+from smq.security.principals import Peer
+from smq.security.rights import EVERYTHING, Rights
 
 READ_WAIT_S = 1.0
 DEAD_LETTER_AGAIN_MS = 1000
@@ -42,6 +46,17 @@ class HeldBytes:
         self.total = 0
 
 
+class SubscriberRights(NamedTuple):
+    """In whose name a subscriber's group and dead letters are changed (None: the broker's own), and
+    what he may do."""
+
+    peer: Peer | None = None
+    rights: Rights = EVERYTHING
+
+
+AS_BROKER = SubscriberRights()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionTerms:
     """What a stream and the group have agreed on. `tracks`: whether a record has to be
@@ -51,6 +66,12 @@ class SubscriptionTerms:
     instance: InstanceWindows
     tracks: Callable[[DataMessage], bool]
     new_window: Callable[[int], PartitionWindow]
+    rights: SubscriberRights = AS_BROKER
+
+    @property
+    def named_group(self) -> NamedGroup:
+        """The group, as its commits name it."""
+        return NamedGroup(self.group, self.rights.peer)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -97,7 +118,7 @@ class PartitionSubscription:
     async def _run(self, write: Write) -> None:
         while not self._has_ended:
             self._news.clear()  # First: what comes while we look is not waited for.
-            self.commits.check(self.terms.group)
+            self.commits.check(self.terms.named_group)
             await self._carry_out_seek()
             self.window.expire(monotonic_ms())
             await self._bury()
@@ -119,7 +140,7 @@ class PartitionSubscription:
         self.terms.instance.remove(self.window)
         await self._stop_reading()
         self._hold_nothing()
-        await self.commits.flush(self.terms.group)
+        await self.commits.flush(self.terms.named_group)
         await self.reader.close()
 
     async def seek(self, offset: int, *, resets: bool) -> None:
@@ -144,7 +165,7 @@ class PartitionSubscription:
         self.reader.seek(offset)
         self._begin(offset)
         if resets:
-            self.commits.note(self.terms.group, self.name, offset)
+            self.commits.note(self.terms.named_group, self.name, offset)
         if not self._seek.done():  # Its caller may be gone.
             self._seek.set_result(None)
         self._seek = None
@@ -205,8 +226,10 @@ class PartitionSubscription:
             message, deliveries = self._held[offset], self.window.deliveries(offset)
             letter = DeadLetter(self.name, self.terms.group, message, deliveries, why)
             try:
-                await write_dead_letter(self.broker, letter)
-            except BrokerError:
+                await write_dead_letter(self.broker, letter, *self.terms.rights)
+            except BrokerError as error:
+                if error.code in DENIALS:
+                    raise
                 self._dying_due_ms = monotonic_ms() + DEAD_LETTER_AGAIN_MS
                 return
             del self._dying[0]
@@ -231,7 +254,7 @@ class PartitionSubscription:
     def _note_commit(self) -> None:
         if self.window.commit > self._committed:
             self._committed = self.subscriber.position = self.window.commit
-            self.commits.note(self.terms.group, self.name, self._committed)
+            self.commits.note(self.terms.named_group, self.name, self._committed)
 
     # --- waiting ---------------------------------------------------------------------------------
 

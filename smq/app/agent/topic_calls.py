@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import grpc
@@ -14,7 +15,7 @@ from smq.agent.topic_names import KAFKA, TopicName
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.live import Live, LivePublisher, LiveSubscriber
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.refusals import CallRefused, Code
+from smq.app.agent.refusals import CallRefused, Code, NotAllowed
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import assignments, partition_message, topic_message, topic_name
 from smq.client.kafka import admin
@@ -22,6 +23,8 @@ from smq.client.kafka.topic_changes import add_partitions, alter_topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.record_types import text_of
 from smq.model.topic_configs import KEY_COLUMNS, NAMESPACE, RECORD_TYPE, SCHEMA_FORMAT
+from smq.security.acls import Operation
+from smq.security.audit import DENIALS
 from smq.store.config_changes import ConfigChanges
 
 RETENTION, FOR_EVER = "retention.ms", "-1"
@@ -61,29 +64,38 @@ class TopicCalls:
     async def _find_leader(self, _: Any, __: Context) -> pb.FindBrokerLeaderResponse:  # noqa: ANN401
         return pb.FindBrokerLeaderResponse(broker=self._told)
 
-    async def _balance(self, _: Any, __: Context) -> pb.BalanceTopicsResponse:  # noqa: ANN401
+    async def _balance(self, _: Any, call: Context) -> pb.BalanceTopicsResponse:  # noqa: ANN401
         """Leaders cannot move: all is as balanced as it gets."""
+        call.check()
         return pb.BalanceTopicsResponse()
 
-    async def _list(self, _: Any, __: Context) -> pb.ListTopicsResponse:  # noqa: ANN401
-        return pb.ListTopicsResponse(topics=map(topic_message, self._topics.all()))
+    async def _list(self, _: Any, call: Context) -> pb.ListTopicsResponse:  # noqa: ANN401
+        names = [*self._topics.all()]
+        shown = call.rights.topics(Operation.DESCRIBE, [each.kafka_name for each in names])
+        return pb.ListTopicsResponse(topics=map(topic_message, compress(names, shown)))
 
-    async def _exists(self, request: pb.TopicExistsRequest, _: Context) -> pb.TopicExistsResponse:
-        found = self._topics.find_or_none(topic_name(request.topic))
+    async def _exists(
+        self, request: pb.TopicExistsRequest, call: Context
+    ) -> pb.TopicExistsResponse:
+        found = self._seen(call, topic_name(request.topic))
         return pb.TopicExistsResponse(exists=found is not None)
 
+    def _seen(self, call: Context, name: TopicName) -> KnownTopic | None:
+        """A topic; None: there is none that the caller may know of."""
+        return self._topics.find_or_none(name) if call.sees(name.kafka_name) else None
+
     async def _look_up(
-        self, request: pb.LookupTopicBrokersRequest, _: Context
+        self, request: pb.LookupTopicBrokersRequest, call: Context
     ) -> pb.LookupTopicBrokersResponse:
-        topic = self._topics.find(topic_name(request.topic))
+        topic = self._topics.asked(call, topic_name(request.topic))
         return pb.LookupTopicBrokersResponse(
             topic=request.topic, broker_partition_assignments=assignments(topic, self._told)
         )
 
     async def _describe(
-        self, request: pb.GetTopicConfigurationRequest, _: Context
+        self, request: pb.GetTopicConfigurationRequest, call: Context
     ) -> pb.GetTopicConfigurationResponse:
-        topic = self._topics.find(topic_name(request.topic))
+        topic = self._topics.asked(call, topic_name(request.topic))
         changed = self._changes.newest(1, "topic", topic.kafka_name)
         changed_ns = [each.changed_ms * MS_NS for each in changed]
         return pb.GetTopicConfigurationResponse(
@@ -96,52 +108,75 @@ class TopicCalls:
         )
 
     async def _configure(
-        self, request: pb.ConfigureTopicRequest, _: Context
+        self, request: pb.ConfigureTopicRequest, call: Context
     ) -> pb.ConfigureTopicResponse:
-        topic = await self.configured(request)
+        topic = await self.configured(request, call)
         return pb.ConfigureTopicResponse(
             broker_partition_assignments=assignments(topic, self._told), **self._facts(topic)
         )
 
-    async def configured(self, request: pb.ConfigureTopicRequest) -> KnownTopic:
-        """The topic as it is asked for: created, or changed as far as it differs."""
+    async def configured(self, request: pb.ConfigureTopicRequest, call: Context) -> KnownTopic:
+        """The topic as it is asked for: created, or changed as far as it differs.
+
+        Changes are made in the caller's name. Raises NotAllowed, REFUSALS.
+        """
+        try:
+            return await self._configured(request, call)
+        except BrokerError as error:
+            if error.code not in DENIALS:
+                raise
+            name = topic_name(request.topic)
+            raise NotAllowed(f"the rights for that on the topic {name.kafka_name} lack") from error
+
+    async def _configured(self, request: pb.ConfigureTopicRequest, call: Context) -> KnownTopic:
         name, count = topic_name(request.topic), request.partition_count
         if not 0 <= count <= PARTITIONS_MAX:
             raise ValueError(
                 f"partition_count is {count}; SeaweedMQ's ring has slots for {PARTITIONS_MAX}"
             )
         configs = _configs(request)
-        topic = self._topics.find_or_none(name)
+        topic = self._seen(call, name)
         if topic is None:
-            topic = await self._created(name, count, configs)
+            topic = await self._created(name, count, configs, call)
         if count > topic.layout.partition_count:
             added = count - topic.layout.partition_count
-            await self._broker.ask(partial(add_partitions, name=name.kafka_name, added=added))
+            add = partial(add_partitions, name=name.kafka_name, added=added)
+            await self._broker.ask(add, call.asker)
         new = {key: value for key, value in configs.items() if topic.configs.get(key) != value}
         if new:
             change = partial(alter_topic, name=name.kafka_name, new=new, unset=())
-            await self._broker.ask(change)
+            await self._broker.ask(change, call.asker)
         return self._topics.find(name)
 
-    async def _created(self, name: TopicName, count: int, configs: dict[str, str]) -> KnownTopic:
+    async def _created(
+        self, name: TopicName, count: int, configs: dict[str, str], call: Context
+    ) -> KnownTopic:
+        rights = call.rights
+        if not (
+            rights.cluster(Operation.CREATE) or rights.asks_topic(Operation.CREATE, name.kafka_name)
+        ):
+            raise NotAllowed(f"this needs CREATE on the topic {name.kafka_name}, or on the cluster")
         if self._topics.has_kafka_name(name.kafka_name):
             raise CallRefused(
                 grpc.StatusCode.ALREADY_EXISTS,
                 f"{name} would be Kafka's topic {name.kafka_name}, which there is already, in "
-                "another namespace; choose another name",
+                "another namespace or hidden; choose another name",
                 Code.TOPIC_EXISTS,
             )
         if name.namespace != KAFKA:
             configs = configs | {NAMESPACE: name.namespace}
         partitions = count or admin.DEFAULT_OF_THE_BROKER
         create = partial(
-            admin.create_topic, name=name.kafka_name, partition_count=partitions, configs=configs
+            admin.request_topic, name=name.kafka_name, partition_count=partitions, configs=configs
         )
         try:
-            await self._broker.ask(create)
+            await self._broker.ask(create, call.asker)
         except BrokerError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # Another caller was faster.
+            # Another caller was faster; a topic of his may be hidden from this one.
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not call.sees(name.kafka_name):
                 raise
+        # In our own name: who creates a topic may not have a right to look at it.
+        await self._broker.ask(partial(admin.wait_for_topic, name=name.kafka_name))
         return self._topics.find(name)
 
     def _facts(self, topic: KnownTopic) -> dict[str, Any]:
@@ -159,9 +194,9 @@ class TopicCalls:
         }
 
     async def _list_publishers(
-        self, request: pb.GetTopicPublishersRequest, _: Context
+        self, request: pb.GetTopicPublishersRequest, call: Context
     ) -> pb.GetTopicPublishersResponse:
-        topic = self._topics.find(topic_name(request.topic))
+        topic = self._topics.asked(call, topic_name(request.topic))
         found = self._publishers.of(topic.kafka_name)
         return pb.GetTopicPublishersResponse(publishers=map(self._publisher, found))
 
@@ -179,10 +214,12 @@ class TopicCalls:
         )
 
     async def _list_subscribers(
-        self, request: pb.GetTopicSubscribersRequest, _: Context
+        self, request: pb.GetTopicSubscribersRequest, call: Context
     ) -> pb.GetTopicSubscribersResponse:
-        topic = self._topics.find(topic_name(request.topic))
-        found = self._subscribers.of(topic.kafka_name)
+        topic = self._topics.asked(call, topic_name(request.topic))
+        all_found = [*self._subscribers.of(topic.kafka_name)]
+        names = [each.group for each in all_found]
+        found = compress(all_found, call.rights.groups(Operation.DESCRIBE, names))
         return pb.GetTopicSubscribersResponse(subscribers=map(self._subscriber, found))
 
     def _subscriber(self, each: LiveSubscriber) -> pb.TopicSubscriber:

@@ -7,8 +7,10 @@ from uuid import UUID
 from shm.catalog import CatalogBlock
 from smq.agent.layouts import PARTITIONS_MAX, RingLayout, RingRange, partition_of
 from smq.agent.topic_names import TopicName, name_of
+from smq.app.agent.gate import Call
 from smq.app.agent.refusals import no_topic
-from smq.model.catalog import Catalog, Topic
+from smq.model.catalog import QUOTA, Catalog, Topic
+from smq.model.client_quotas import Quotas
 from smq.model.config import Config
 from smq.model.record_types import RecordField, parse_record_type
 from smq.model.topic_configs import NAMESPACE, RECORD_TYPE, own_or_default
@@ -67,6 +69,12 @@ class KnownTopics:
             raise no_topic(name)
         return topic
 
+    def asked(self, call: Call, name: TopicName, group: str = "") -> KnownTopic:
+        """A topic, and a group, with which a call has the rights that it needs. Raises CallRefused,
+        NotAllowed."""
+        call.check(name, group)
+        return self.find(name)
+
     def find_or_none(self, name: TopicName) -> KnownTopic | None:
         """A topic; None: there is none of this name and namespace."""
         topic = self._now().by_name.get(name.kafka_name)
@@ -78,6 +86,10 @@ class KnownTopics:
     def has_kafka_name(self, name: str) -> bool:
         """Whether Kafka has a topic of this name, in whatever namespace."""
         return self._now().find(name) is not None
+
+    def quotas(self) -> Quotas:
+        """The quotas of clients."""
+        return self._now().settings.get(QUOTA, {})
 
     def setting(self, topic: KnownTopic, name: str) -> str:
         """A config of a topic, or what holds without it."""

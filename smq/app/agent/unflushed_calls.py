@@ -34,7 +34,7 @@ class UnflushedCalls:
         return {"GetUnflushedMessages": self._stream}
 
     async def _stream(self, request: pb.GetUnflushedMessagesRequest, context: Context) -> None:
-        topic = self._topics.find(topic_name(request.topic))
+        topic = self._topics.asked(context, topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
         ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
         sealed_end = self._manifest.sealed_end(topic.numbers[partition])

@@ -6,12 +6,13 @@ successor continues with them. Each process gets only its share.
     shard i       the logs it serves, its TCP listeners, unix listeners "shard-i" and "attach-i",
                   and in the directory that all users may pass "kafka-i" and "door-i"
                   and a socket by which alone requests of clients reach the coordinator;
-                  and where the front asks for its users, "front-i"
+                  and where front and agent ask for their users, "front-i" and "agent-i"
     coordinator   unix listeners "coordinator" and "relays"
     sealer        unix listener "sealer"
     front         the HTTP listener, the token of the console's actions, and sockets by which alone
                   it asks shards for users who have logged in
-    agent         sockets that keep the ports of SeaweedMQ's services
+    agent         sockets that keep the ports of SeaweedMQ's services, and as the front those by
+                  which it asks for its users
 """
 
 import os
@@ -64,6 +65,11 @@ def front_name(node_id: int) -> str:
     return f"front-{node_id}"
 
 
+def agent_name(node_id: int) -> str:
+    """The name of the unix listener where the agent asks a node for its users."""
+    return f"agent-{node_id}"
+
+
 class Stop:
     """Whether the supervisor wants this process to end.
 
@@ -107,10 +113,10 @@ class Inheritance:
 
     `access` has users and access rules: whoever may read it could try their passwords, so that it
     is given to nobody else. `relays_fd` leads to the listener "relays", which has no name: no other
-    process may say whose request it is. `front_fds` lead to the listeners of the nodes where the
-    front says for whom it asks, likewise. `trusted` are the users of this host that may do
-    everything, by id. `has_served` tells that the broker has been ready: a refusal would stop no
-    start any more, but have this process restarted for ever.
+    process may say whose request it is. `front_fds` and `agent_fds` lead to the listeners of the
+    nodes where front and agent say for whom they ask, likewise. `trusted` are the users of this
+    host that may do everything, by id. `has_served` tells that the broker has been ready: a refusal
+    would stop no start any more, but have this process restarted for ever.
     """
 
     config: Config
@@ -135,6 +141,7 @@ class Inheritance:
     trusted: Mapping[int, Principal] = field(default_factory=dict)
     relays_fd: int = -1
     front_fds: Mapping[int, int] = field(default_factory=dict)
+    agent_fds: Mapping[int, int] = field(default_factory=dict)
     ready_fd: int = -1
     has_served: bool = False
 
@@ -170,6 +177,7 @@ class Inheritance:
             console_token=self.console_token if name == FRONT else "",
             relays_fd=-1 if node_id is None else self.relays_fd,
             front_fds=self.front_fds if name == FRONT else {},
+            agent_fds=self.agent_fds if name == AGENT else {},
         )
         for fd in self._ways_closed_to(name, node_id):
             os.close(fd)
@@ -187,6 +195,8 @@ class Inheritance:
             yield self.relays_fd
         if name != FRONT:
             yield from self.front_fds.values()
+        if name != AGENT:
+            yield from self.agent_fds.values()
 
     def _sockets_of_others(self, name: str, node_id: int | None) -> Iterator[socket.socket]:
         """What is listened on by other processes than `name`."""
@@ -214,8 +224,8 @@ def _unix_names(name: str, node_id: int | None) -> set[str]:
     """The unix listeners of a process."""
     if node_id is None:
         return {name, RELAYS} if name == COORDINATOR else {name}
-    doors = attach_name(node_id), kafka_name(node_id), door_name(node_id), front_name(node_id)
-    return {name, *doors}
+    doors = attach_name, kafka_name, door_name, front_name, agent_name
+    return {name, *(each(node_id) for each in doors)}
 
 
 def socket_path(runtime_dir: Path, name: str) -> Path:

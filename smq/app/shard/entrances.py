@@ -17,15 +17,16 @@ from smq.security.credentials import Credentials
 from smq.security.decoys import Decoys
 from smq.security.distinguished_names import MappingRules
 from smq.security.external import NAME as EXTERNAL, ExternalServer
-from smq.security.listeners import HTTP, Listener, listeners_of
+from smq.security.listeners import GRPC, HTTP, Listener, listeners_of
 from smq.security.mechanisms import LoginServers, MakeNonce, enabled_mechanisms
 from smq.security.oauthbearer import NAME as OAUTHBEARER
 
 NONCE_BYTES = 18
-FRONT_ENTRANCE = Entrance(
-    HTTP, rules=LoginRules((EXTERNAL,), lambda _: ExternalServer(), lambda _: 0), is_front=True
-)
+_SAID = LoginRules((EXTERNAL,), lambda _: ExternalServer(), lambda _: 0)
+FRONT_ENTRANCE = Entrance(HTTP, rules=_SAID, is_front=True)
 """Users who have logged in by HTTP, as the front says."""
+AGENT_ENTRANCE = Entrance(GRPC, rules=_SAID, is_front=True)
+"""Users who have logged in by gRPC, as the agent says."""
 
 
 def make_nonce() -> str:

@@ -13,6 +13,7 @@ from smq.app.process.clock import monotonic_ms
 from smq.app.process.inheritance import (
     SEALER,
     Inheritance,
+    agent_name,
     attach_name,
     door_name,
     front_name,
@@ -27,7 +28,7 @@ from smq.app.shard.audit_sender import AuditSender
 from smq.app.shard.commands import ShardCommands
 from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.door.sessions import Sessions
-from smq.app.shard.entrances import FRONT_ENTRANCE, Entrances
+from smq.app.shard.entrances import AGENT_ENTRANCE, FRONT_ENTRANCE, Entrances
 from smq.app.shard.server import ShardServer
 from smq.log.files.background import BackgroundThread
 from smq.log.files.disk import OsDisk
@@ -119,14 +120,15 @@ def _listen_to_users(
     inheritance: Inheritance, node_id: int, server: ShardServer, sessions: Sessions
 ) -> None:
     """Let in users of this host: by Kafka's protocol all of them, if rights say what they may do;
-    to the memory of the logs those who may do everything. And the front, for users of HTTP."""
+    to the memory of the logs those who may do everything. And front and agent, for their users."""
     listeners, trusted = inheritance.unix_listeners, inheritance.trusted
     if kafka_name(node_id) in listeners:
         entrance = Entrance(UNIX, users=trusted)
         welcome = (lambda _: True) if inheritance.config.authorizer_class_name else is_ours
         server.clients.listen(listeners[kafka_name(node_id)], entrance, welcome)
-    if front_name(node_id) in listeners:
-        server.clients.listen(listeners[front_name(node_id)], FRONT_ENTRANCE, is_ours)
+    speaking = {front_name(node_id): FRONT_ENTRANCE, agent_name(node_id): AGENT_ENTRANCE}
+    for name in speaking.keys() & listeners.keys():
+        server.clients.listen(listeners[name], speaking[name], is_ours)
     names = (name for name in (attach_name(node_id), door_name(node_id)) if name in listeners)
     sessions.attaching.listen(map(listeners.__getitem__, names), trusted)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
@@ -33,6 +33,7 @@ from smq.app.process.inheritance import (
     SEALER,
     Inheritance,
     Stop,
+    agent_name,
     attach_name,
     door_name,
     front_name,
@@ -44,7 +45,7 @@ from smq.app.process.inheritance import (
 from smq.app.process.machine import give_back_code, room_for, room_for_logs
 from smq.app.process.metrics_tokens import why_no_metrics_tokens
 from smq.app.process.refusal import or_refuse
-from smq.app.process.token_keys import why_no_tokens
+from smq.app.process.token_keys import why_no_tokens, why_unusable
 from smq.app.process.unix_users import trusted_users, with_super_users
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, unusable
@@ -70,8 +71,16 @@ from smq.model.config_rules import size, size_wal
 from smq.model.errors import MadeByNewer
 from smq.model.printable import printable
 from smq.security.access import PUBLISHED_BYTES_MAX
-from smq.security.listener_rules import problems_of_listeners
-from smq.security.listeners import HTTP, UNIX, Endpoint, listeners_of
+from smq.security.listener_rules import problems_of_listeners, takes_tokens_by_grpc
+from smq.security.listeners import (
+    GRPC,
+    HTTP,
+    UNIX,
+    Endpoint,
+    grpc_listeners,
+    grpc_ports,
+    listeners_of,
+)
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
@@ -124,10 +133,9 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         timings=Timings.create(config.node_ids),
         logs={log: _log_memory(log, config) for log in range(meta.log_count)},
         tcp_listeners=tcp_listeners,
-        addresses=_addresses(config, runtime_dir, tcp_listeners, doors.front_fds),
+        addresses=_addresses(config, runtime_dir, tcp_listeners, doors),
         trusted=trusted,
-        relays_fd=doors.relays_fd,
-        front_fds=doors.front_fds,
+        **doors.ways(),
         decoy_secret=_decoy_secret(config),
         unix_listeners=doors.listeners,
         stop=Stop(),
@@ -158,17 +166,25 @@ def _with_ports(
 
 class _UnixDoors(NamedTuple):
     """Unix listeners by name, and the descriptors that alone lead to those without one: to the
-    coordinator's for relayed requests, and, by node, to those where the front asks for users."""
+    coordinator's for relayed requests, and, by node, to those where front and agent ask for their
+    users."""
 
     listeners: dict[str, socket.socket]
     relays_fd: int
     front_fds: dict[int, int]
+    agent_fds: dict[int, int]
+
+    def ways(self) -> dict[str, Any]:
+        """The descriptors, as processes inherit them."""
+        fds = self._asdict()
+        del fds["listeners"]
+        return fds
 
 
 def _open_unix(config: Config, runtime_dir: Path, trusted: Collection[int]) -> _UnixDoors:
     """Our processes' listeners, and those for this host's users. Without access rules everybody
-    could do everything at the latter, so that only our own user and root reach them; and the front
-    asks for everybody alike.
+    could do everything at the latter, so that only our own user and root reach them; and front and
+    agent ask for everybody alike.
     """
     nodes = config.node_ids
     ours = [*map(shard_name, nodes), *map(attach_name, nodes), COORDINATOR, SEALER]
@@ -179,25 +195,33 @@ def _open_unix(config: Config, runtime_dir: Path, trusted: Collection[int]) -> _
     opened = open_unix_listeners(runtime_dir, ours)
     opened |= open_unix_listeners(open_dir(runtime_dir), for_users, mode)
     opened[RELAYS], relays_fd = open_nameless(runtime_dir, RELAYS)
-    front_fds = dict[int, int]()
-    for node in nodes if config.authorizer_class_name and config.http_port >= 0 else ():
+    front_fds, agent_fds = dict[int, int](), dict[int, int]()
+    has_rules = bool(config.authorizer_class_name)
+    for node in nodes if has_rules and config.http_port >= 0 else ():
         opened[front_name(node)], front_fds[node] = open_nameless(runtime_dir, front_name(node))
-    return _UnixDoors(opened, relays_fd, front_fds)
+    for node in nodes if has_rules and grpc_ports(config) else ():
+        opened[agent_name(node)], agent_fds[node] = open_nameless(runtime_dir, agent_name(node))
+    return _UnixDoors(opened, relays_fd, front_fds, agent_fds)
 
 
 def _addresses(
     config: Config,
     runtime_dir: Path,
     tcp_listeners: Mapping[int, Mapping[str, socket.socket]],
-    front_fds: Mapping[int, int],
+    doors: _UnixDoors,
 ) -> dict[str, dict[int, Endpoint]]:
-    """Where clients reach each listener. SMQ's own take a path with port 0 for a unix socket; the
-    front's are its descriptors."""
+    """Where clients reach each listener. SMQ's own take a path with port 0 for a unix socket; those
+    of front and agent are their descriptors."""
     directory = open_dir(runtime_dir)
     paths = {node: str(socket_path(directory, kafka_name(node))) for node in config.node_ids}
     sockets = {node: Endpoint(path, 0) for node, path in paths.items()}
-    fronts = {node: Endpoint(f"/proc/self/fd/{fd}", 0) for node, fd in front_fds.items()}
-    return {**addresses_of(config, tcp_listeners), UNIX: sockets, HTTP: fronts}
+    nameless = {HTTP: doors.front_fds, GRPC: doors.agent_fds}
+    told = {
+        name: {node: Endpoint(f"/proc/self/fd/{fd}", 0) for node, fd in fds.items()}
+        for name, fds in nameless.items()
+        if fds  # Else it may be the name of a listener of Kafka's.
+    }
+    return {**addresses_of(config, tcp_listeners), UNIX: sockets, **told}
 
 
 def _refuse_newer(data_dir: Path, runtime_dir: Path) -> None:
@@ -222,9 +246,13 @@ def _problems_of_doors(config: Config) -> list[str]:
         problems.append(problem)
     if missing := why_no_grpc(config):
         problems.append(missing)
-    for listener in listeners_of(config):
-        if problem := why_no_tokens(config, listener):
-            problems.append(problem)
+    of_grpc = grpc_listeners(config).values()
+    reasons = [why_no_tokens(config, each) for each in listeners_of(config)]
+    reasons += [
+        why_unusable(config, each) for each in of_grpc if takes_tokens_by_grpc(config, each)
+    ]
+    problems += filter(None, reasons)
+    for listener in (*listeners_of(config), *of_grpc):
         if listener.protocol.has_tls:
             from smq.app.process.key_stores import (  # noqa: PLC0415  (loads OpenSSL)
                 TlsSettings,
@@ -264,7 +292,8 @@ def _decoy_secret(config: Config) -> bytes:
     """The secret of this directory's decoys, made at the first start with logins: with another one
     they would change."""
     has_http_users = config.http_port >= 0 and config.authorizer_class_name
-    if not (has_http_users or any(each.protocol.has_sasl for each in listeners_of(config))):
+    listeners = *listeners_of(config), *grpc_listeners(config).values()
+    if not (has_http_users or any(each.protocol.has_sasl for each in listeners)):
         return b""
     path = config.data_dir / DECOYS
     try:

@@ -35,7 +35,7 @@ from smq.app.process.status import ProcessStatus, Status, status_path
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory
 from smq.model.config import bracketed
-from smq.security.listeners import HTTP, UNIX, Endpoint, http_told_host, listeners_of
+from smq.security.listeners import UNIX, Endpoint, grpc_listeners, http_told_host, listeners_of
 
 STOP_DEADLINE_MS = 4500  # The documented limit is 5 s; the kernel needs the rest to free memory.
 LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
@@ -197,10 +197,11 @@ class Supervisor:
 
     def _say_other_listeners(self) -> None:
         """`ready` has the first one's addresses."""
-        _, *others = (name for name in self.estate.addresses if name not in {UNIX, HTTP})
+        _, *others = (each.name for each in listeners_of(self.estate.config))
         for name in others:
             self.say(f"listener {name} {_listed(self.estate.addresses[name])}")
-        for listener in listeners_of(self.estate.config):
+        of_grpc = grpc_listeners(self.estate.config).values()
+        for listener in (*listeners_of(self.estate.config), *of_grpc):
             if listener.ignores_client_auth(self.estate.config):
                 self.say(
                     f"listener {listener.name} asks for no certificates: with logins that takes "

@@ -38,6 +38,10 @@ class OpenStream:
         self._requests.put(None)
         return [*self._answers]
 
+    def finish_reading(self) -> list[Any]:
+        """What is answered until the other side ends the stream."""
+        return [*self._answers]
+
     def cancel(self) -> None:
         self._answers.cancel()
         self._requests.put(None)

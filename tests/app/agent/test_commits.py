@@ -7,12 +7,14 @@ from typing import Any
 import grpc
 import pytest
 
-from smq.app.agent.commits import GroupCommits, group_of
+from smq.app.agent.commits import GroupCommits, NamedGroup, group_of
 from smq.app.agent.refusals import CallRefused
 from smq.client.errors import BrokerUnavailable
 from smq.client.names import TopicPartition
+from smq.security.principals import Peer
 
 NAME = TopicPartition("t", 0)
+G = NamedGroup("g")
 
 
 class Asked:
@@ -22,7 +24,7 @@ class Asked:
         self.committed: list[Any] = []
         self.errors: list[Exception] = []
 
-    async def ask(self, work: Callable[..., Any]) -> Any:
+    async def ask(self, work: Callable[..., Any], asker: Peer | None = None) -> Any:
         await asyncio.sleep(0)
         if self.errors:
             raise self.errors.pop(0)
@@ -43,9 +45,9 @@ def test_the_newest_offset_of_each_partition_is_committed_once() -> None:
     async def talk() -> None:
         asked, commits = commits_with()
         for offset in (1, 2, 3):
-            commits.note("g", NAME, offset)
-        commits.note("", NAME, 9)
-        await asyncio.gather(commits.flush("g"), commits.flush("g"), commits.flush(""))
+            commits.note(G, NAME, offset)
+        commits.note(NamedGroup(""), NAME, 9)
+        await asyncio.gather(commits.flush(G), commits.flush(G), commits.flush(NamedGroup("")))
         assert asked.committed == [{"group": "g", "offsets": {NAME: 3}}]
 
     asyncio.run(talk())
@@ -54,13 +56,13 @@ def test_the_newest_offset_of_each_partition_is_committed_once() -> None:
 def test_an_offset_that_cannot_be_committed_now_is_committed_later() -> None:
     async def talk() -> None:
         asked, commits = commits_with(BrokerUnavailable("away"))
-        commits.note("g", NAME, 1)
-        flushing = asyncio.create_task(commits.flush("g"))
+        commits.note(G, NAME, 1)
+        flushing = asyncio.create_task(commits.flush(G))
         await asyncio.sleep(0)
-        commits.note("g", NAME, 2)
+        commits.note(G, NAME, 2)
         await flushing
-        commits.check("g")
-        await commits.flush("g")
+        commits.check(G)
+        await commits.flush(G)
         assert asked.committed == [{"group": "g", "offsets": {NAME: 2}}]
 
     asyncio.run(talk())
@@ -70,26 +72,26 @@ def test_a_group_that_refuses_commits_ends_its_subscribers_until_another_begins(
     async def talk() -> None:
         mixed = CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "it has Kafka's consumers")
         _, commits = commits_with(mixed)
-        commits.note("g", NAME, 1)
-        await commits.flush("g")
-        commits.check("other")
+        commits.note(G, NAME, 1)
+        await commits.flush(G)
+        commits.check(NamedGroup("other"))
         with pytest.raises(CallRefused, match="Kafka's consumers"):
-            commits.check("g")
-        await commits.begin("g")
-        commits.check("g")
+            commits.check(G)
+        await commits.begin(G)
+        commits.check(G)
 
     asyncio.run(talk())
 
 
 def test_a_broker_that_stops_is_waited_for_no_longer_than_that_takes() -> None:
     class Silent:
-        async def ask(self, _: object) -> None:
+        async def ask(self, *_: object) -> None:
             await asyncio.Event().wait()
 
     async def talk() -> None:
         commits = GroupCommits(Silent())  # type: ignore[arg-type]
         commits.stop()
-        commits.note("g", NAME, 1)
-        await commits.flush("g")
+        commits.note(G, NAME, 1)
+        await commits.flush(G)
 
     asyncio.run(talk())

@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from smq.agent.proto import health_pb2 as pb
-from smq.app.agent.health_calls import HealthCalls
+from smq.app.agent.health_calls import WATCHERS_MAX, HealthCalls
+from smq.app.agent.refusals import CallRefused
 from tests.app.agent.doors import Doors, refused, stubs_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -57,6 +58,10 @@ def test_a_watcher_of_a_service_learns_that_it_stops() -> None:
         await asyncio.gather(*watching)
         assert known.told == [A.SERVING, A.NOT_SERVING]
         assert unknown.told == [A.SERVICE_UNKNOWN]
+        calls._watchers = WATCHERS_MAX
+        with pytest.raises(CallRefused, match="ask with Check"):
+            await watch(pb.HealthCheckRequest(), Watcher())
+        calls._watchers = 0
         late = Watcher()
         await watch(pb.HealthCheckRequest(), late)
         assert late.told == [A.NOT_SERVING]

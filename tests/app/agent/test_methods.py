@@ -7,7 +7,8 @@ import grpc
 
 from shm import timings as memory
 from shm.timings import RpcTimings
-from smq.agent.proto import health_pb2, mq_agent_pb2 as pb, mq_broker_pb2
+from smq.agent.proto import health_pb2, mq_agent_pb2 as pb, mq_broker_pb2, reflection_pb2
+from smq.app.agent.gate import OpenGate
 from smq.app.agent.methods import Context, service_of
 from smq.app.front.observer import rpcs_of
 from smq.model.rpcs import RPCS, STATUSES
@@ -35,7 +36,9 @@ def test_calls_reach_their_handlers_and_others_are_unimplemented() -> None:
     async def talk() -> None:
         server, timings = grpc.aio.server(), RpcTimings.private()
         handlers = {"StartPublishSession": start, "PublishRecord": echo}
-        server.add_generic_rpc_handlers([service_of(SERVICE, handlers, timings, ["PublishRecord"])])
+        server.add_generic_rpc_handlers(
+            [service_of(SERVICE, handlers, timings, OpenGate(), ["PublishRecord"])]
+        )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         await asyncio.to_thread(ask, port)
@@ -74,7 +77,7 @@ def counted(timings: RpcTimings) -> dict[str, dict[str, int]]:
 def test_each_method_of_each_service_is_counted() -> None:
     methods = {
         (service.full_name, method.name)
-        for module in (mq_broker_pb2, pb, health_pb2)
+        for module in (mq_broker_pb2, pb, health_pb2, reflection_pb2)
         for service in module.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }

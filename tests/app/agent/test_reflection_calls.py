@@ -1,16 +1,12 @@
 """Reflection: what a tool learns of a port is enough to call its services, and no more."""
 
-import asyncio
-
 import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from smq.agent.proto import mq_broker_pb2, reflection_pb2 as pb
-from smq.app.agent.methods import Context
 from smq.app.agent.reflection_calls import ReflectionCalls
-from smq.app.agent.refusals import CallRefused
 from tests.app.agent.doors import Doors, stubs_of
 
 pytestmark = pytest.mark.timeout(120)
@@ -84,12 +80,3 @@ def test_a_port_tells_nothing_of_files_and_symbols_of_others() -> None:
     known = answer_of(R(all_extension_numbers_of_type="schema_pb.Topic"))
     assert known.all_extension_numbers_response.extension_number == []
     assert answer_of(R()).error_response.error_code == grpc.StatusCode.UNIMPLEMENTED.value[0]
-
-
-def test_a_caller_who_may_not_ask_is_refused() -> None:
-    async def nobody(_: Context) -> None:
-        raise CallRefused(grpc.StatusCode.UNAUTHENTICATED, "log in")
-
-    info = ReflectionCalls([BROKER], nobody).handlers()["ServerReflectionInfo"]
-    with pytest.raises(CallRefused, match="log in"):
-        asyncio.run(info(None, None))  # type: ignore[arg-type]

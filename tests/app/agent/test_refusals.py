@@ -20,13 +20,34 @@ Status = grpc.StatusCode
         (NoSuchTopic("t"), Status.NOT_FOUND, Code.TOPIC_NOT_FOUND),
         (RecordTooLarge("large"), Status.INVALID_ARGUMENT, Code.TOO_LARGE),
         (BrokerError(ErrorCode.INVALID_REQUEST, "no"), Status.UNKNOWN, Code.UNKNOWN),
+        (
+            BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no"),
+            Status.PERMISSION_DENIED,
+            Code.UNKNOWN,
+        ),
+        (
+            BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "slow"),
+            Status.RESOURCE_EXHAUSTED,
+            Code.CONFIG,
+        ),
         (UnknownRange("none"), Status.NOT_FOUND, Code.PARTITION_NOT_FOUND),
         (OutOfRange("far"), Status.OUT_OF_RANGE, Code.UNKNOWN),
         (ValueError("bad"), Status.INVALID_ARGUMENT, Code.CONFIG),
         (RuntimeError("odd"), Status.UNKNOWN, Code.UNKNOWN),
         (no_topic("a/b"), Status.NOT_FOUND, Code.TOPIC_NOT_FOUND),
     ],
-    ids=["no topic", "large", "broker", "range", "offset", "value", "other", "refused"],
+    ids=[
+        "no topic",
+        "large",
+        "broker",
+        "denied",
+        "quota",
+        "range",
+        "offset",
+        "value",
+        "other",
+        "refused",
+    ],
 )
 def test_an_error_has_its_status_code_and_sentence(
     error: Exception, status: grpc.StatusCode, code: Code

@@ -14,6 +14,7 @@ from smq.app.process.token_keys import (
     UnusableTokens,
     WatchedTokens,
     why_no_tokens,
+    why_unusable,
 )
 from smq.model.config import Config
 from smq.security.listeners import Listener, listeners_of
@@ -132,6 +133,7 @@ def test_without_the_extra_it_says_what_to_install(
 def test_a_start_hears_the_reason_why_tokens_cannot_be_checked(tmp_path: Path) -> None:
     config, listener = configured((tmp_path / "none").as_uri())
     assert "cannot be read" in why_no_tokens(config, listener)
+    assert why_unusable(config, listener) == why_no_tokens(config, listener)
     assert why_no_tokens(*configured(write_jwks(tmp_path / "jwks.json", "rsa"))) == ""
     for more in ({"sasl.enabled.mechanisms": "PLAIN"}, {"listeners": "PLAINTEXT://127.0.0.1:1"}):
         other = config_of(command_line={"listeners": "SASL_SSL://127.0.0.1:1"} | more)
