@@ -11,7 +11,8 @@ from smq.app.agent.commits import GroupCommits, NamedGroup, group_of
 from smq.app.agent.refusals import CallRefused
 from smq.client.errors import BrokerUnavailable
 from smq.client.names import TopicPartition
-from smq.security.principals import Peer
+from smq.model.errors import BrokerError, ErrorCode
+from smq.security.principals import Peer, Principal
 
 NAME = TopicPartition("t", 0)
 G = NamedGroup("g")
@@ -93,5 +94,25 @@ def test_a_broker_that_stops_is_waited_for_no_longer_than_that_takes() -> None:
         commits.stop()
         commits.note(G, NAME, 1)
         await commits.flush(G)
+
+    asyncio.run(talk())
+
+
+def test_a_group_that_refuses_one_user_takes_the_commits_of_others() -> None:
+    async def talk() -> None:
+        asked, commits = commits_with(
+            BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not allowed"),
+        )
+        alice, bob = (
+            NamedGroup("g", Peer(Principal("User", name), "10.0.0.7")) for name in ("alice", "bob")
+        )
+        for group in (alice, bob):
+            commits.note(group, NAME, 1)
+            await commits.flush(group)
+        with pytest.raises(CallRefused, match="not allowed") as raised:
+            commits.check(alice)
+        assert raised.value.status is grpc.StatusCode.PERMISSION_DENIED
+        commits.check(bob)
+        assert asked.committed == [{"group": "g", "offsets": {NAME: 1}}]
 
     asyncio.run(talk())
