@@ -107,9 +107,9 @@ def test_failed_logins_and_denials_are_audited(guarded: Guarded) -> None:
 
 def test_a_token_logs_in_until_it_ends(guarded: Guarded) -> None:
     doors = guarded.doors
-    claims = claims_of(time.time(), sub=ROOT, exp=int(time.time()) + 4)
+    topic, [partition] = topic_of(doors.user(ROOT))
+    claims = claims_of(time.time(), sub=ROOT, exp=int(time.time()) + 8)
     by_token = doors.by(bearer(token(claims)))
-    topic, [partition] = topic_of(by_token)
     stream = OpenStream(by_token.broker.PublishMessage, published(topic, partition))
     assert stream.read().error == ""
     with refused(UNAUTHENTICATED, "has ended"):
