@@ -25,6 +25,7 @@ def test_connections_are_used_again_unless_their_work_failed(tmp_path: Path) -> 
         assert {*many} == {many[0]}
         one, two = await asyncio.gather(side.producer(), side.producer())
         assert one is two
+        assert await side.producer(lingers=False) is not one
         side.close()
 
     with SmqBroker(tmp_path) as broker:
