@@ -20,6 +20,7 @@ from smq.model.given_configs import understood
 from smq.model.names import collision_key, topic_name_problem
 from smq.model.now import Now
 from smq.model.topic_configs import RECORD_TYPE, SCHEMA
+from smq.model.topic_settings import schema_of
 from smq.store.config_changes import Changer
 from smq.store.store import Store
 
@@ -380,12 +381,15 @@ class Topics:
 
 
 def _check_widening(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Types may get more columns and fields: what is there has the old ones."""
-    for name, narrowing in (
-        (SCHEMA, topic_schema.narrowing),
-        (RECORD_TYPE, record_types.narrowing),
-    ):
-        if problem := narrowing(before.get(name, ""), after.get(name, "")):
+    """Types may get more columns and fields: what is there has the old ones. Typed columns come
+    from the record type where there is no schema."""
+    record_types_ = before.get(RECORD_TYPE, ""), after.get(RECORD_TYPE, "")
+    problems = {
+        RECORD_TYPE: record_types.narrowing(*record_types_),
+        SCHEMA: topic_schema.narrowing(schema_of(before), schema_of(after)),
+    }
+    for name, problem in problems.items():
+        if problem:
             raise BrokerError(ErrorCode.INVALID_CONFIG, f"Invalid value for {name}: {problem}")
 
 

@@ -13,7 +13,7 @@ from smq.model.config import DURABILITIES, Config
 from smq.model.config_values import ConfigType
 from smq.model.record_types import parse_record_type
 from smq.model.setting import INT64_MAX
-from smq.model.topic_schema import parse_schema
+from smq.model.topic_schema import check_given
 from smq.model.value_rules import (
     Rule,
     at_least,
@@ -46,7 +46,7 @@ class TopicConfig(NamedTuple):
 
 def _problem_of_schema(text: str) -> str:
     try:
-        parse_schema(text)
+        check_given(text)
     except ValueError as reason:
         return str(reason)
     return ""
@@ -350,7 +350,8 @@ _TABLE = (
         T.STRING,
         "",
         "SeaweedMQ's type of the topic's records, as JSON: publishers through the agent's port are "
-        "held to it; see docs/seaweedmq.md. Fields may be added later, not changed.",
+        "held to it, and sealed files have its fields as typed columns; see docs/seaweedmq.md. "
+        "Fields may be added later, not changed.",
         lambda value: _problem_of_record_type(str(value)),
     ),
     TopicConfig(
@@ -374,8 +375,9 @@ _TABLE = (
         SCHEMA,
         T.STRING,
         "",
-        "The types of the topic's JSON or Arrow values, an Arrow schema as JSON: sealed files have "
-        "them as typed columns; see docs/tables.md. Columns may be added later, not changed.",
+        "The types of the topic's values (JSON, Arrow or RecordValues), an Arrow schema as JSON: "
+        "sealed files have them as typed columns; see docs/tables.md. Columns may be added later, "
+        "not changed. A topic with smq.record.type needs none.",
         lambda value: _problem_of_schema(str(value)),
     ),
     TopicConfig(

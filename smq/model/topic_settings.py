@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.model.record_columns import schema_of_record_type
 from smq.model.setting import INT64_MAX
 from smq.model.topic_configs import (
     COMPACT,
@@ -16,6 +17,7 @@ from smq.model.topic_configs import (
     DURABILITY,
     FLUSH_CONFIGS,
     NO_TABLE,
+    RECORD_TYPE,
     SCHEMA,
     SEGMENT_BYTES_MIN,
     TABLE,
@@ -38,8 +40,9 @@ def settings_of(topic: Topic, broker: Config) -> "TopicSettings":
 
 
 def schema_of(own: Mapping[str, str]) -> str:
-    """The types of a topic's values, "" without: no setting of the broker's stands behind it."""
-    return own.get(SCHEMA, "")
+    """The types of a topic's values, "" without: its `smq.schema`, or what its record type makes.
+    No setting of the broker's stands behind it."""
+    return own.get(SCHEMA, "") or schema_of_record_type(own.get(RECORD_TYPE, ""))
 
 
 def table_of(own: Mapping[str, str]) -> str:

@@ -1,4 +1,5 @@
-"""Typed columns from the values of records: JSON objects, or Arrow streams of one row.
+"""Typed columns from the values of records: JSON objects, or Arrow streams of one row. (Or, where
+the schema says so, SeaweedMQ's RecordValues: `record_value.py` reads them.)
 
     values ──all fit──▶ pyarrow.json, at once
            ──else─────▶ the rows that may fit, halved until those that do not are found
@@ -15,7 +16,7 @@ is followed by a comma, a bracket, a brace or the end. Python's parser checks ot
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -24,9 +25,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
+from smq.model.topic_schema import (
+    Column,
+    Kind,
+    ListOf,
+    Struct,
+    has_record_values,
+    parse_schema,
+)
 from smq.sealer.arrow_value import INFLATION_FREE, INFLATION_MAX, leaf_count, row_of
-from smq.sealer.years import TIMESTAMP, has_years
+from smq.sealer.record_value import DECIMAL_DIGITS, DECIMAL_SCALE, RecordValues
+from smq.sealer.years import TIME, TIMESTAMP, has_years
 
 MiB = 1024 * 1024
 # A larger value does not fit: in memory, JSON may be thirty times larger.
@@ -39,6 +48,7 @@ PARSED_COST = 8 * MiB  # Parsed at a time.
 WIDENED_BYTES = 64 * MiB  # Of columns that are handed on at a time.
 BLOCK_ROWS = 4096  # Parsed together: a misfit makes its neighbours be parsed again.
 ITEMS = ("{", "null")  # With what an item of a list of objects begins.
+_ITEM_BYTES_MIN = 2  # Of an item in a RecordValue.
 ARROW_ROWS = 256  # Joined: of a table of one row, each column takes some hundred bytes.
 ARROW_STREAM = b"\xff\xff\xff\xff"  # No JSON begins so.
 _ONE_OBJECT = r"^\s*\{(?s:.*)\}\s*$"
@@ -50,8 +60,16 @@ _PLAIN = {
     "float": pa.float32(),
     "double": pa.float64(),
     "string": pa.string(),
+    "bytes": pa.binary(),
     "timestamp": TIMESTAMP,
+    "date": pa.date32(),
+    "decimal": pa.decimal128(DECIMAL_DIGITS, DECIMAL_SCALE),
+    "time": pa.int64(),  # Microseconds: Delta has no time of day, and Spark has none by default.
 }
+# Before they are cast: pyarrow's parser takes a date for a number, and Arrow's streams may have
+# times in other units.
+_IN_JSON = {**_PLAIN, "date": pa.string()}
+_EXACT = {**_PLAIN, "time": TIME}
 _PYTHON: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int32": (int,),
@@ -59,7 +77,11 @@ _PYTHON: dict[str, tuple[type, ...]] = {
     "float": (int, float),
     "double": (int, float),
     "string": (str,),
+    "bytes": (str,),
     "timestamp": (str,),
+    "date": (str,),
+    "decimal": (int, float, str),
+    "time": (int,),
 }
 
 
@@ -67,7 +89,7 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 def typed_columns(schema: str) -> pa.Schema | None:
     """The columns of a topic's `smq.schema`; None if it has none."""
     columns = parse_schema(schema)
-    return pa.schema([_field(each) for each in columns]) if columns else None
+    return pa.schema([_field(each, _PLAIN) for each in columns]) if columns else None
 
 
 def leaves(schema: pa.Schema | None) -> list[str]:
@@ -90,11 +112,15 @@ class Typing:
         columns = typed_columns(schema)
         assert columns is not None, "there are columns"
         self.columns = columns
-        self._parsed = pa.schema(
-            [(each.source, columns.field(each.name).type) for each in self._columns]
+        self._parsed, self._exact = (
+            pa.schema([(each.source, _arrow(each.type, types)) for each in self._columns])
+            for types in (_IN_JSON, _EXACT)
         )
         self._leaves = sum(map(leaf_count, columns.types))
         self._item_leaves = max(map(_item_leaves, columns.types))
+        self._records: RecordValues | None = None
+        if has_record_values(schema):
+            self._records = RecordValues(self._columns, columns, VALUE_COST_MAX)
 
     def of(self, values: pa.ChunkedArray) -> tuple[list[pa.ChunkedArray], int]:
         """The columns of these values (binary), and how many rows do not fit. Null fits."""
@@ -140,6 +166,10 @@ class Typing:
     def _costs(self, values: pa.Array) -> np.ndarray:
         """What each value costs. An Arrow value inflates by a factor, if it is not small."""
         lengths = _numbers(pc.binary_length(values))
+        if self._records is not None:
+            most = lengths // _ITEM_BYTES_MIN * self._item_leaves
+            found: np.ndarray = self._leaves + lengths + most
+            return found
         tokens = ITEMS if self._item_leaves else ()
         items = sum(_numbers(pc.count_substring(values, each)) for each in tokens)
         is_arrow = pc.fill_null(pc.starts_with(values, ARROW_STREAM), fill_value=False)
@@ -154,13 +184,17 @@ class Typing:
         if len(texts) > 1:
             return False
         is_too_long = pc.binary_length(texts)[0].as_py() > VALUE_BYTES_MAX
-        return bool(is_too_long or self._costs(texts)[0] > VALUE_COST_MAX)
+        is_counted = self._records is None  # Theirs is known when they are read.
+        return bool(is_too_long or (is_counted and self._costs(texts)[0] > VALUE_COST_MAX))
 
     def _whole(self, values: pa.Array) -> tuple[pa.Table, int]:
         rows = [number for number, valid in enumerate(values.is_valid().to_pylist()) if valid]
         texts = values.drop_null()
         if not len(texts) or self._is_too_large(texts):
-            return self._placed([], self._parsed.empty_table(), len(values)), len(texts)
+            return self._placed([], self._exact.empty_table(), len(values)), len(texts)
+        if self._records is not None:
+            parsed, fit = self._records.read(texts.to_pylist())
+            return self._placed([rows[at] for at in fit], parsed, len(values)), len(rows) - len(fit)
         if are_objects(texts) and (parsed := self._parse(texts.to_pylist())) is not None:
             return self._placed(rows, parsed, len(values)), 0
         found: list[pa.Table] = []
@@ -168,7 +202,7 @@ class Typing:
         for first in range(0, len(rows), BLOCK_ROWS):
             block = texts[first : first + BLOCK_ROWS].to_pylist()
             self._block(rows[first : first + BLOCK_ROWS], block, found, fitting)
-        parsed = pa.concat_tables(found) if found else self._parsed.empty_table()
+        parsed = pa.concat_tables(found) if found else self._exact.empty_table()
         return self._placed(fitting, parsed, len(values)), len(rows) - len(fitting)
 
     def _block(
@@ -218,7 +252,7 @@ class Typing:
                     newlines_in_values=True,
                     unexpected_field_behavior="ignore",
                 ),
-            )
+            ).cast(self._exact)
         except pa.ArrowInvalid:
             return None
         fits = parsed.num_rows == len(values) and all(map(has_years, parsed.columns))
@@ -227,10 +261,10 @@ class Typing:
     def _read_arrow(self, value: bytes) -> pa.Table | None:
         """The row of an Arrow stream; None if it has not exactly one that fits."""
         try:
-            arrays = row_of(value, self._parsed)
+            arrays = row_of(value, self._exact)
             if arrays is None:
                 return None
-            row = pa.table(arrays, schema=self._parsed)
+            row = pa.table(arrays, schema=self._exact)
             return row if all(map(has_years, row.columns)) else None
         except (pa.ArrowException, OSError, KeyError, ValueError, MemoryError):
             return None
@@ -298,17 +332,17 @@ def _item_leaves(kind: pa.DataType) -> int:
     return leaf_count(kind.value_type) if is_of_objects else 0
 
 
-def _field(column: Column) -> pa.Field:
-    return pa.field(column.name, _arrow(column.type))
+def _field(column: Column, types: Mapping[str, pa.DataType]) -> pa.Field:
+    return pa.field(column.name, _arrow(column.type, types))
 
 
-def _arrow(kind: Kind) -> pa.DataType:
+def _arrow(kind: Kind, types: Mapping[str, pa.DataType]) -> pa.DataType:
     match kind:
         case ListOf():
-            return pa.list_(pa.field("element", _arrow(kind.items)))
+            return pa.list_(pa.field("element", _arrow(kind.items, types)))
         case Struct():
-            return pa.struct([_field(each) for each in kind.fields])
-    return _PLAIN[kind]
+            return pa.struct([_field(each, types) for each in kind.fields])
+    return types[kind]
 
 
 def _leaves(path: str, type_: pa.DataType) -> list[tuple[str, pa.DataType]]:

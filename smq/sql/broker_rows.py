@@ -24,7 +24,7 @@ from smq.client.kafka.offsets import EARLIEST, OffsetPlace
 from smq.client.locate import KAFKA
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, PeerError
-from smq.model.topic_configs import SCHEMA
+from smq.model.topic_settings import schema_of
 from smq.sealer.typed import Typing, typed_columns
 from smq.sql.session import mentioned
 from smq.sql.topics import select_arrow, unreadable
@@ -72,7 +72,7 @@ class BrokerTopics:
             if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise
             return ""
-        return next((each.value or "" for each in configs if each.name == SCHEMA), "")
+        return schema_of({each.name: each.value or "" for each in configs})
 
     def _rows(self, name: str, count: int, topic_id: UUID, bytes_max: int) -> "BrokerRows":
         """The rows up to each partition's end as it is now."""

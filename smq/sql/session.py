@@ -1,7 +1,8 @@
 """Runs one query over topics. It can read only the topics that it names.
 
 A table is a topic of the same name: partition, offset, timestamp, key, value and headers, with key
-and value as text. The schema `raw` has the same topics with keys and values as bytes (BLOB).
+and value as text. The schema `raw` has the same topics with keys and values as bytes (BLOB), the
+schema `seaweedmq` with the columns that SeaweedMQ's own SQL has.
 DuckDB may open the segment files of the named topics and no others; its configuration is locked.
 
 Where nobody may read the files all records come from the broker (`smq.sql.broker_rows`).
@@ -26,13 +27,21 @@ from smq.client.client import Client
 from smq.filer.location import Location
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.topic_settings import schema_of
-from smq.sql.topics import TopicRows, select_arrow, text_select, topic_rows, topics_of
+from smq.sql.topics import (
+    TopicRows,
+    bytes_select,
+    seaweedmq_select,
+    select_arrow,
+    text_select,
+    topic_rows,
+    topics_of,
+)
 from smq.sql.typed import quoted, with_typed
 from smq.store.manifest import Manifest, open_manifest
 from smq.store.store import FILE_NAME
 
 BATCH_ROWS = 10_000
-RAW_SCHEMA = "raw"
+RAW_SCHEMA, SEAWEEDMQ_SCHEMA = "raw", "seaweedmq"
 _IDENTIFIER = re.compile(r'"((?:[^"]|"")*)"|([A-Za-z_][A-Za-z_0-9]*)')
 READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\(\s*format\s+\w+\s*\)\s*)?", re.IGNORECASE)
@@ -287,8 +296,11 @@ def _connected(bounds: QueryBounds) -> duckdb.DuckDBPyConnection:
 def _create_views(database: duckdb.DuckDBPyConnection, topic: str, select: str) -> None:
     raw = f"{RAW_SCHEMA}.{quoted(topic)}"
     try:
-        database.execute(f"CREATE SCHEMA IF NOT EXISTS {RAW_SCHEMA}")
-        database.execute(f"CREATE VIEW {raw} AS {select}")
+        for schema in (RAW_SCHEMA, SEAWEEDMQ_SCHEMA):
+            database.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        database.execute(f"CREATE VIEW {raw} AS {bytes_select(select)}")
+        seaweedmq = f"{SEAWEEDMQ_SCHEMA}.{quoted(topic)}"
+        database.execute(f"CREATE VIEW {seaweedmq} AS {seaweedmq_select(select)}")
         database.execute(f"CREATE VIEW {quoted(topic)} AS {text_select(raw)}")
     except duckdb.Error as error:
         raise QueryRefused(f"topic {topic}: {_sentence(error)}") from error

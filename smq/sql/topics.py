@@ -27,6 +27,14 @@ _SEALED = (
 # Files of earlier versions have timestamps outside the years 1 to 9999.
 _WITHIN = f"CASE WHEN _ts_ms BETWEEN {TIME_MS_MIN} AND {TIME_MS_MAX} THEN _ts END"
 _LIVE = 'partition, "offset", timestamp::TIMESTAMP AS timestamp, key, value, headers'
+# As SeaweedMQ calls them: records of Parquet segments, and all others.
+_PARQUET_SOURCE, _LIVE_SOURCE = "'parquet_archive' AS _source", "'live_log' AS _source"
+# A record's time in nanoseconds; null beyond those of 64 bits.
+_TS_NS = "try_cast(epoch_us(timestamp)::HUGEINT * 1000 AS BIGINT) AS _ts_ns"
+_SEAWEEDMQ = (
+    '* EXCLUDE ("offset", timestamp, key, value, headers, _source), "offset" AS _index, '
+    f'"offset" AS _offset, {_TS_NS}, key AS _key, value AS _value, _source'
+)
 _TEXT = "coalesce(try(decode({0})), {0}::VARCHAR) AS {0}"
 
 
@@ -92,7 +100,8 @@ class TopicRows:
         return [each for each in self.parts if each.segment.kind == "parquet"]
 
     def select(self, arrow_name: str) -> str:
-        """SQL for all rows, keys and values as bytes. `arrow_name` is a view of `arrow`."""
+        """SQL for all rows, keys and values as bytes, and each one's `_source`. `arrow_name` is a
+        view of `arrow`."""
         selects = [select_arrow(arrow_name, self.schema)]
         for is_cut, is_within in product((False, True), repeat=2):
             group = [
@@ -108,7 +117,17 @@ class TopicRows:
 
 def select_arrow(name: str, schema: str) -> str:
     """SQL for the rows of an Arrow table, with its typed columns (`with_typed`)."""
-    return f"SELECT {_LIVE}{typed_names(schema)} FROM {quoted(name)}"
+    return f"SELECT {_LIVE}, {_LIVE_SOURCE}{typed_names(schema)} FROM {quoted(name)}"
+
+
+def bytes_select(select: str) -> str:
+    """SQL for rows as they are, without their `_source`."""
+    return f"SELECT * EXCLUDE (_source) FROM ({select})"
+
+
+def seaweedmq_select(select: str) -> str:
+    """SQL for rows as SeaweedMQ's own SQL has them: the typed columns, and its system columns."""
+    return f"SELECT {_SEAWEEDMQ} FROM ({select})"
 
 
 def text_select(view: str) -> str:
@@ -187,7 +206,8 @@ def _read(root: Path, parts: Sequence[SegmentPart], schema: str, time: str, *, i
         f"read_parquet([{files}], hive_partitioning=true, hive_types={{'partition': INTEGER}}"
         f"{by_name})"
     )
-    select = f"SELECT {_SEALED.format(time)}{typed_names(schema)} FROM {widened(source, schema)}"
+    columns = f"{_SEALED.format(time)}, {_PARQUET_SOURCE}{typed_names(schema)}"
+    select = f"SELECT {columns} FROM {widened(source, schema)}"
     if not is_cut:
         return select
     kept = (

@@ -13,7 +13,11 @@ _PLAIN = {
     "float": "FLOAT",
     "double": "DOUBLE",
     "string": "VARCHAR",
+    "bytes": "BLOB",
     "timestamp": "TIMESTAMP",  # UTC without a zone, like the records' own time.
+    "date": "DATE",
+    "decimal": "DECIMAL(38, 18)",
+    "time": "BIGINT",  # Microseconds, as in the files.
 }
 
 

@@ -28,7 +28,6 @@ from smq.client.secure.security import security_of
 from smq.filer.location import Location as Filer
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.errors import BrokerError, ErrorCode
-from smq.model.topic_configs import SCHEMA
 from smq.model.topic_settings import schema_of
 from smq.sealer.cold import open_segment
 from smq.store.manifest import Manifest, open_manifest, walk
@@ -229,7 +228,7 @@ class SparkTopics:
                 f"typed: the broker tells the types of {topic} to users with DESCRIBE_CONFIGS on "
                 "it; without typed READ is enough"
             ) from error
-        return next((each.value or "" for each in configs if each.name == SCHEMA), "")
+        return schema_of({each.name: each.value or "" for each in configs})
 
     def _sealed_topics(self) -> dict[str, Topic]:
         if self._manifest is None:

@@ -9,7 +9,11 @@ _PLAIN = {
     "float": "float",
     "double": "double",
     "string": "string",
+    "bytes": "binary",
     "timestamp": "timestamp",
+    "date": "date",
+    "decimal": "decimal(38,18)",
+    "time": "bigint",  # Microseconds, as in the files.
 }
 
 

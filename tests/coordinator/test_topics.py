@@ -219,3 +219,18 @@ def test_a_record_type_gets_optional_fields_and_loses_none(
         with pytest.raises(BrokerError, match=words) as raised:
             topics.configure(topic, {"smq.record.type": text}, BY)
         assert raised.value.code == ErrorCode.INVALID_CONFIG
+
+
+def test_typed_columns_stay_where_a_schema_takes_a_record_types_place(
+    driver: CoordinatorDriver, topics: Topics
+) -> None:
+    record_type = '{"fields":[{"name":"key","type":"INT64"}]}'
+    column = '{"name":"key_","type":"int64","from":"key"}'
+    topic = create(driver, "typed", configs={"smq.record.type": record_type})
+    for schema in (f'{{"fields":[{column}]}}', '{"fields":[{"name":"b","type":"bool"}]}'):
+        with pytest.raises(BrokerError, match=r"smq\.schema"):
+            topics.configure(topic, {"smq.record.type": record_type, "smq.schema": schema}, BY)
+    more = f'{{"values":"RecordValue","fields":[{column},{{"name":"b","type":"bool"}}]}}'
+    topic = topics.configure(topic, {"smq.record.type": record_type, "smq.schema": more}, BY)
+    with pytest.raises(BrokerError, match="lacks the column b"):
+        topics.configure(topic, {"smq.record.type": record_type}, BY)

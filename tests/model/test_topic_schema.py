@@ -9,6 +9,8 @@ from smq.model.topic_schema import (
     Column,
     ListOf,
     Struct,
+    check_given,
+    has_record_values,
     narrowing,
     parse_schema,
     written,
@@ -42,6 +44,7 @@ def test_a_schema_is_its_columns_and_is_written_as_it_was() -> None:
     ("text", "said"),
     [
         ("{", "it is not JSON"),
+        ("[" * 30_000, "it is not JSON"),
         ("[" * 50_000, "a schema has at most"),
         ("[]", "a schema is"),
         ('{"fields": []}', "a list of 1 to"),
@@ -49,9 +52,11 @@ def test_a_schema_is_its_columns_and_is_written_as_it_was() -> None:
         ('{"fields": [{"name": "a"}]}', "a field has"),
         ('{"fields": [{"name": "a b", "type": "bool"}]}', "no name of a column"),
         ('{"fields": [{"name": "_offset", "type": "bool"}]}', "no name of a column"),
+        ('{"fields": [{"name": "_", "type": "bool"}]}', "no name of a column"),
+        ('{"fields": [{"name": "a", "type": "bool"}], "values": "Avro"}', "left out for JSON"),
         ('{"fields": [{"name": "Value", "type": "bool"}]}', "column of every topic"),
-        ('{"fields": [{"name": "a", "type": "date"}]}', "is no type"),
-        ('{"fields": [{"name": "a", "type": {"list": "date"}}]}', "is no type"),
+        ('{"fields": [{"name": "a", "type": "uuid"}]}', "is no type"),
+        ('{"fields": [{"name": "a", "type": {"list": "uuid"}}]}', "is no type"),
         ('{"fields": [{"name": "a", "type": {"list": "bool", "x": 1}}]}', "is no type"),
         ('{"fields": [{"name": "a", "type": "bool"}, {"name": "A", "type": "bool"}]}', "twice"),
         ('{"fields": [{"name": "a", "type": "bool", "from": 1}]}', "no name of a column"),
@@ -60,7 +65,28 @@ def test_a_schema_is_its_columns_and_is_written_as_it_was() -> None:
 )
 def test_an_invalid_schema_is_refused_with_a_sentence(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        parse_schema(text)
+        check_given(text)
+
+
+def test_fields_of_a_records_structs_are_renamed() -> None:
+    struct = {"struct": [{"name": "a_", "type": "date", "from": "a"}]}
+    fields = [{"name": "_offset_", "type": struct, "from": "_offset"}]
+    text = json.dumps({"values": "RecordValue", "fields": fields})
+    columns = (Column("_offset_", Struct((Column("a_", "date", "a"),)), "_offset"),)
+    assert parse_schema(text) == columns
+    assert written(columns, of_records=True) == text
+    assert has_record_values(text)
+    assert not has_record_values(PRICE)
+    assert not has_record_values("")
+    with pytest.raises(ValueError, match="a field has"):
+        parse_schema(json.dumps({"fields": fields}))
+
+
+def test_values_stay_of_one_form() -> None:
+    of_records = PRICE.replace("{", '{"values": "RecordValue", ', 1)
+    assert "another form" in narrowing(PRICE, of_records)
+    assert "another form" in narrowing(of_records, PRICE)
+    assert narrowing(of_records, of_records) == narrowing("", of_records) == ""
 
 
 def test_columns_are_added_and_not_removed_or_changed() -> None:

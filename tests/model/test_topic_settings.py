@@ -10,7 +10,7 @@ import pytest
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.given_configs import understood
-from smq.model.topic_settings import CONFIGS_MAX, TopicSettings, settings_of
+from smq.model.topic_settings import CONFIGS_MAX, TopicSettings, schema_of, settings_of
 
 MiB = 1024 * 1024
 BROKER = Config(data_dir=Path("/data"), ring_bytes=8 * MiB, wal_segment_bytes=4 * MiB)
@@ -31,6 +31,14 @@ def test_a_topic_keeps_the_settings_of_a_few_configs_only() -> None:
     for _ in range(CONFIGS_MAX + 3):
         settings_of(topic, replace(BROKER))
     assert len(topic.derived) == CONFIGS_MAX
+
+
+def test_the_types_of_values_are_those_of_the_schema_or_else_of_the_record_type() -> None:
+    record_type = '{"fields": [{"name": "key", "type": "BOOL"}]}'
+    schema = '{"fields": [{"name": "a", "type": "bool"}]}'
+    assert schema_of({}) == ""
+    assert '"RecordValue"' in schema_of({"smq.record.type": record_type})
+    assert schema_of({"smq.record.type": record_type, "smq.schema": schema}) == schema
 
 
 def test_the_topics_own_value_wins_then_the_brokers_then_the_default() -> None:

@@ -1,12 +1,15 @@
 """Typed columns: what fits is there, the rest is counted, and no value harms its neighbours."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from smq.agent.proto.mq_schema_pb2 import RecordValue, Value as Recorded
+from smq.model.record_columns import schema_of_record_type
 from smq.sealer.typed import BLOCK_ROWS, Typing, are_objects, leaves, typed_columns
 
 SCHEMA = json.dumps(
@@ -243,3 +246,63 @@ def test_small_arrow_values_that_inflate_are_made_in_parts() -> None:
         assert (part.nbytes < 128 * 1024 * 1024, misfits) == (True, 0)
         count += len(part)
     assert count == 3_000
+
+
+MORE = json.dumps(
+    {
+        "fields": [
+            {"name": "raw", "type": "bytes"},
+            {"name": "day", "type": "date"},
+            {"name": "price", "type": "decimal"},
+            {"name": "at", "type": {"list": "time"}},
+        ]
+    }
+)
+
+
+def test_dates_decimals_times_and_bytes_of_json_and_arrow() -> None:
+    typing = Typing(MORE)
+    json_ = b'{"raw": "\xc3\xbc", "day": "2026-01-02", "price": "1.23", "at": [1, null]}'
+    arrow = stream(
+        pa.table(
+            {
+                "raw": [b"\xff"],
+                "day": [date(9999, 12, 31)],
+                "price": [Decimal("1.5")],
+                "at": pa.array([[1000]], pa.list_(pa.time64("ns"))),
+            }
+        )
+    )
+    misfits = [
+        *(b'{"day": "0000-01-01"}', b'{"day": "yesterday"}', b'{"day": 1}'),
+        *(b'{"at": [86400000000]}', b'{"at": [-1]}', b'{"at": ["01:00"]}'),
+        *(b'{"price": "x"}', b'{"price": 1e40}', b'{"price": true}', b'{"raw": 1}'),
+    ]
+    columns, count = typing.of(pa.chunked_array([pa.array([json_, *misfits, arrow])]))
+    assert count == len(misfits)
+    rows = pa.table(columns, schema=typing.columns).to_pylist()
+    first = {
+        "raw": "ü".encode(),
+        "day": date(2026, 1, 2),
+        "price": Decimal("1.23"),
+        "at": [1, None],
+    }
+    assert rows[0] == first
+    last = {"raw": b"\xff", "day": date(9999, 12, 31), "price": Decimal("1.5"), "at": [1]}
+    assert rows[-1] == last
+
+
+def test_record_values_are_typed_in_parts_and_misfits_are_kept() -> None:
+    schema = schema_of_record_type('{"fields": [{"name": "n", "type": "INT32"}]}')
+    typing = Typing(schema)
+    large = bytes(
+        RecordValue(fields={"o": Recorded(bytes_value=bytes(9 * 2**20))}).SerializeToString()
+    )
+    values = [
+        bytes(RecordValue(fields={"n": Recorded(int32_value=n)}).SerializeToString())
+        for n in range(3)
+    ]
+    values[1:1] = [b'{"n": 1}', large]
+    columns, count = typing.of(pa.chunked_array([pa.array([*values, None], pa.binary())]))
+    assert columns[0].to_pylist() == [0, None, None, 1, 2, None]
+    assert count == 2

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from smq.agent.proto.mq_schema_pb2 import RecordValue, Value as RecordedValue
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.topic_changes import alter_topic
 from smq.filer.location import Location
 from smq.sql.session import QueryBounds, QueryRefused, TopicSource, mentioned, running
 from smq.tables.live import TooMuch
@@ -12,6 +15,7 @@ from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
+from tests.app.fake_broker import eventually
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic, seal_topic
 
@@ -67,6 +71,42 @@ def test_bytes_that_are_no_text_are_escaped_and_raw_has_them(live: TopicSource) 
     where = "WHERE key IS NULL"
     assert rows_of(f'SELECT value FROM "my-topic" {where}', live) == [{"value": "\\xFF\\x00"}]
     assert rows_of(f'SELECT value FROM raw."my-topic" {where}', live) == [{"value": b"\xff\x00"}]
+
+
+RECORD_TYPE = '{"fields": [{"name": "key", "type": "STRING"}, {"name": "n", "type": "INT64"}]}'
+
+
+def test_rows_have_seaweedmqs_columns_whether_they_are_sealed_or_not(
+    smq_broker: SmqBroker,
+) -> None:
+    fields = {"n": RecordedValue(int32_value=7), "key": RecordedValue(string_value="a")}
+    value = bytes(RecordValue(fields=fields).SerializeToString())
+    query = "SELECT * FROM seaweedmq.typed ORDER BY _index"
+    with smq_broker.connect() as client, client.producer() as producer:
+        filer = Location(str(smq_broker.data_dir / "filer"))
+        topics = TopicSource(smq_broker.data_dir, filer, client)
+        any_time = {"message.timestamp.after.max.ms": str(2**62)}
+        configs = any_time | {"smq.seal.ms": "1", "smq.record.type": RECORD_TYPE}
+        client.create_topic("typed", 1, configs)
+        producer.send("typed", value, key=b"k", timestamp_ms=1000).result(30)
+        producer.send("typed", b"plain", timestamp_ms=2**52).result(30)
+        eventually(
+            lambda: {row["_source"] for row in rows_of(query, topics)} == {"parquet_archive"},
+            "both records are sealed",
+        )
+        with Cluster(smq_broker.bootstrap) as cluster:
+            alter_topic(cluster, "typed", {"smq.seal.ms": "3600000"}, [])
+        producer.send("typed", value, timestamp_ms=2000).result(30)
+        rows = rows_of(query, topics)
+    first = {
+        "partition": 0, "key_": "a", "n": 7, "_index": 0, "_offset": 0, "_ts_ns": 1_000_000_000,
+        "_key": b"k", "_value": value, "_source": "parquet_archive",
+    }  # fmt: skip
+    none = {"key_": None, "n": None, "_ts_ns": None, "_key": None}
+    assert [list(row) for row in rows] == [list(first)] * 3
+    assert rows[:2] == [first, first | none | {"_index": 1, "_offset": 1, "_value": b"plain"}]
+    last = {"_index": 2, "_offset": 2, "_ts_ns": 2_000_000_000, "_key": None}
+    assert rows[2] == first | last | {"_source": "live_log"}
 
 
 def test_topics_join_and_windows_work(live: TopicSource) -> None:

@@ -1,6 +1,8 @@
 """Typed columns in SQL: from files that have them, files that do not, and records not sealed."""
 
 import json
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -53,6 +55,26 @@ def test_rows_of_all_ages_are_one_table(tmp_path: Path) -> None:
         "STRUCT(id BIGINT)",
         "TIMESTAMP",
     ]
+
+
+def test_each_type_has_its_own_in_sql() -> None:
+    types = ["bytes", "date", "decimal", "time", "timestamp"]
+    schema = json.dumps({"fields": [{"name": f"a_{each}", "type": each} for each in types]})
+    value = {
+        "a_bytes": "ü", "a_date": "2026-01-02", "a_decimal": "-1.23", "a_time": 3_600_000_005,
+        "a_timestamp": "2026-01-02T03:04:05Z",
+    }  # fmt: skip
+    rows = with_typed(pa.table({"value": pa.array([json.dumps(value).encode()])}), schema, MiB)
+    with duckdb.connect() as database:
+        database.register("live", rows)
+        select = f"SELECT 0{typed_names(schema)} FROM live"
+        [row] = database.execute(select).fetchall()
+        names = database.execute(f"DESCRIBE {select}").fetchall()
+    when = datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001  (DuckDB's have no zone.)
+    known = "ü".encode(), date(2026, 1, 2), Decimal("-1.23"), 3_600_000_005, when
+    assert row[1:] == known
+    sql_types = ["BLOB", "DATE", "DECIMAL(38,18)", "BIGINT", "TIMESTAMP"]
+    assert [each[1] for each in names[1:]] == sql_types
 
 
 def test_quotes_are_doubled() -> None:

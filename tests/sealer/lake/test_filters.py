@@ -4,7 +4,8 @@ import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,10 @@ SCHEMA = json.dumps(
                 },
             },
             {"name": "l", "type": {"list": "string"}},
+            {"name": "raw", "type": "bytes"},
+            {"name": "day", "type": "date"},
+            {"name": "dec", "type": "decimal"},
+            {"name": "clock", "type": "time"},
         ]
     }
 )
@@ -76,6 +81,7 @@ def filters() -> Iterator[Filter]:
         "s": "text12", "b": True, "n": 12, "d": 12.5, "t": when(13), "far": "f" * BOUND_BYTES,
         "_key": b"k1", "_offset": 6, "_ts": datetime.fromtimestamp(BEGIN_MS / 1000 + 6, UTC),
         "_ts_ms": BEGIN_MS + 6000, "partition": 1,
+        "day": date(2026, 1, 13), "dec": Decimal("12.5" + "0" * 17), "clock": 12,
     }  # fmt: skip
     for name, value in values.items():
         for relation in "=", "<>", "<", ">=":
@@ -90,7 +96,7 @@ def filters() -> Iterator[Filter]:
         yield Filter(("st", field), "<", value)
         yield Filter(("st", field), "is")
         yield Filter(("st", field), "is not")
-    for name in (*values, "_value", "_headers", "st", "l"):
+    for name in (*values, "_value", "_headers", "st", "l", "raw"):
         yield Filter((name,), "is")
         yield Filter((name,), "is not")
 
@@ -104,6 +110,7 @@ def value_of(i: int) -> dict[str, Any]:
     found = {
         "s": f"text{i}", "b": i % 2 == 0, "n": i, "d": i + 0.5, "t": when(1 + i).isoformat(),
         "st": {"x": i, "y": None if i == 10 else f"y{i}"}, "l": [f"l{i}"],
+        "raw": "r", "day": f"2026-01-{1 + i:02}", "dec": f"{i}.5", "clock": i,
     }  # fmt: skip
     return found | ({"far": "f" * BOUND_BYTES} if i % 2 else {})
 
@@ -116,6 +123,19 @@ GROUPS: list[list[dict[str, Any]]] = [
     [{"b": False, "st": {"x": None, "y": None}}],
     [{"l": []}, {"t": when(20).isoformat()}],
 ]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# How values that JSON has no type for are in a table.
+TYPES: dict[str, Callable[[Any], Any]] = {
+    "t": datetime.fromisoformat,
+    "day": date.fromisoformat,
+    "dec": Decimal,
+    "raw": str.encode,
+}
 
 
 def seal_values(lake: Lake, partition: int, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -134,8 +154,7 @@ def seal_values(lake: Lake, partition: int, values: list[dict[str, Any]]) -> lis
         own |= {"_ts_ms": time, "_ts": datetime.fromtimestamp(time / 1000, UTC)}
         own |= {"_value": b"", "_headers": []}
         typed = value if lake.schema else {}
-        at = {"t": datetime.fromisoformat(typed["t"])} if "t" in typed else {}
-        rows.append(own | typed | at)
+        rows.append(own | {name: TYPES.get(name, _same)(each) for name, each in typed.items()})
     lake.seal_batches(partition, [plain.batch(sent, end_offset=first + len(sent))])
     return rows
 
@@ -191,6 +210,8 @@ def literal(value: Any, time: str) -> str:
     match value:
         case datetime():
             return f"{time}'{value.isoformat()}'"
+        case date():
+            return f"{'DATE ' if time else ''}'{value.isoformat()}'"
         case bytes():
             return f"'{value.decode()}'"
         case str():

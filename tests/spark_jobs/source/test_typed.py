@@ -1,7 +1,8 @@
 """Typed columns in Spark: from files of all ages and from what is not sealed, by every reader."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,19 @@ MORE: list[dict[str, object]] = [
     {"name": "tags", "type": {"list": "string"}},
     {"name": "buyer", "type": {"struct": [{"name": "id", "type": "int64"}]}},
     {"name": "sent", "type": "timestamp", "from": "timestamp"},
+    {"name": "raw", "type": "bytes"},
+    {"name": "day", "type": "date"},
+    {"name": "cost", "type": "decimal"},
+    {"name": "at", "type": "time"},
 ]
 FULL = (
     b'{"price": 2.5, "n": 1, "count": 9, "f": 0.5, "ok": true, "order": "a", "tags": ["x", null],'
-    b' "buyer": {"id": 3}, "timestamp": "2026-01-02T03:04:05.000006Z"}'
+    b' "buyer": {"id": 3}, "timestamp": "2026-01-02T03:04:05.000006Z",'
+    b' "raw": "x", "day": "2026-01-02", "cost": "-1.5", "at": 7}'
 )
+DAY, COST = date(2026, 1, 2), Decimal("-1.5")
 SENT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
-ALL = (2.5, 1, 9, 0.5, True, "a", ["x", None], (3,), SENT)
+ALL = (2.5, 1, 9, 0.5, True, "a", ["x", None], (3,), SENT, b"x", DAY, COST, 7)
 NONE = (None,) * len(ALL)
 # Sealed before there was a schema; with one column, two rows; with all; not sealed, two rows.
 ROWS = [NONE, (2.5, *NONE[1:]), NONE, ALL, ALL, NONE]
@@ -94,7 +101,8 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
     """The typed columns, in order of offsets."""
     names = [field["name"] for field in [PRICE, *MORE]]
     rows = frame.orderBy("offset").select(*(f"`{name}`" for name in names)).collect()
-    return [(*row[:-1], row.sent and row.sent.astimezone(UTC)) for row in rows]
+    at = names.index("sent")
+    return [(*row[:at], row.sent and row.sent.astimezone(UTC), *row[at + 1 :]) for row in rows]
 
 
 @pytest.mark.spark
