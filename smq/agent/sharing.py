@@ -3,9 +3,12 @@
 Every instance has at most as many as it asks for, and but for that as many as the others, or one
 more. A partition stays with its owner while that is so. One that is to move is free only once its
 owner has released it: no two instances have it at a time.
+
+An instance of before, which is not here any more, keeps what it had until another one succeeds it,
+or it leaves.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 Instance = TypeVar("Instance", bound=Hashable)
@@ -35,6 +38,24 @@ class PartitionSharing(Generic[Instance]):
         assert partitions_max > 0
         self._limits[instance] = partitions_max
         self._share()
+
+    def recall(self, instance: Instance, partitions: Iterable[int]) -> None:
+        """An instance of before had partitions, which nobody has now."""
+        had = {each for each in partitions if 0 <= each < self._count} - self._owners.keys()
+        if had:
+            self._owners |= dict.fromkeys(had, instance)
+            self._last |= dict.fromkeys(had, instance)
+            self._limits[instance] = len(had)
+            self._share()
+
+    def succeed(self, before: Instance, instance: Instance, partitions_max: int) -> None:
+        """An instance comes back, as another one: what it had is free, and its own first."""
+        had = [each for each, owner in self._owners.items() if owner == before]
+        for partition in had:
+            del self._owners[partition]
+            self._last[partition] = instance
+        del self._limits[before]
+        self.join(instance, partitions_max)
 
     def leave(self, instance: Instance) -> None:
         """An instance has gone, with all it had."""
@@ -78,6 +99,12 @@ class PartitionSharing(Generic[Instance]):
                 targets[partition] = owner
                 left[owner] -= 1
         free = [each for each in range(self._count) if each not in targets]
+        for partition in free:  # Whose it was last, and is nobody's now, goes back.
+            last = self._last.get(partition)
+            if last is not None and partition not in self._owners and left.get(last, 0):
+                targets[partition] = last
+                left[last] -= 1
+        free = [each for each in free if each not in targets]
         for instance, count in left.items():
             for partition in free[:count]:
                 targets[partition] = instance
@@ -88,7 +115,7 @@ class PartitionSharing(Generic[Instance]):
         """How many partitions each instance is to have: one more for those that have more now."""
         quotas = dict.fromkeys(self._limits, 0)
         owned = dict.fromkeys(self._limits, 0)
-        for owner in self._owners.values():
+        for owner in (self._last | self._owners).values():
             if owner in owned:
                 owned[owner] += 1
         for _ in range(self._count):

@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.group_events import HeldMember, Hold
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.coordinator.transactions.waiting import StillEnding
 from smq.model.errors import BrokerError, ErrorCode, PeerError, PreconditionFailed
+from smq.model.group_protocols import SEAWEEDMQ, SHARING
 from smq.model.now import Now
 from smq.model.segments import Segment
 from smq.wire.internal.form import Failed, Question, decode_question
+from smq.wire.internal.groups import Held, HeldGroup, HoldGroups
 from smq.wire.internal.manifest import (
     CommitSegments,
     CommitUndecided,
@@ -31,6 +34,8 @@ from smq.wire.internal.manifest import (
 from smq.wire.internal.messages import FOR_COORDINATOR, Audited, EnsureTopics
 from smq.wire.internal.transactions import AddPartitions, FindTransactions
 
+BYTES = "latin-1"
+BEFORE_MAX = 1000
 LIST_SEGMENTS_MAX = 500  # Per answer: costs the loop some milliseconds.
 
 
@@ -156,6 +161,38 @@ def _audited(question: Audited, coordinator: Coordinator, _now: Now) -> bool:
     return True
 
 
+def _hold_groups(question: HoldGroups, coordinator: Coordinator, now: Now) -> list[Held]:
+    return [_hold(each, question, coordinator, now) for each in question.groups]
+
+
+def _hold(held: HeldGroup, question: HoldGroups, coordinator: Coordinator, now: Now) -> Held:
+    groups = coordinator.groups
+    group = groups.get(held.group_id)
+    there = [*group.roster] if group is not None and held.generation < 0 else []
+    hold = Hold(
+        protocol_type=SEAWEEDMQ,
+        protocol_name=SHARING,
+        session_timeout_ms=question.session_timeout_ms,
+        generation=held.generation,
+        members=tuple(
+            HeldMember(*each[:3], each.said.encode(BYTES), each.assignment.encode(BYTES))
+            for each in held.members
+        ),
+        gone=tuple(held.gone),
+    )
+    try:
+        groups.handle(held.group_id, hold, now)
+    except BrokerError as refusal:
+        return Held(refusal.code, -1, [])
+    group = groups.find(held.group_id)
+    before = [
+        (each.metadata(SHARING).decode(BYTES), each.assignment.decode(BYTES))
+        for each in there[:BEFORE_MAX]
+        if each.member_id not in group.roster
+    ]
+    return Held(ErrorCode.NONE, group.generation, before)
+
+
 HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]] = {
     ListSegments: _list_segments,
     NamePayloads: _name_payloads,
@@ -172,4 +209,5 @@ HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]
     AddPartitions: _add_partitions,
     FindTransactions: _find_transactions,
     Audited: _audited,
+    HoldGroups: _hold_groups,
 }

@@ -11,9 +11,10 @@ from smq.coordinator.group import Group
 from smq.coordinator.group_states import GroupState
 from smq.coordinator.groups import Groups
 from smq.coordinator.settings import Settings
-from smq.coordinator.subscriptions import CONSUMER, topics_of
+from smq.coordinator.subscriptions import topics_of
 from smq.coordinator.topics import Topics
 from smq.model.config import MINUTE_MS
+from smq.model.group_protocols import CONSUMER, SEAWEEDMQ
 from smq.model.now import Now
 from smq.store.store import Store
 
@@ -57,7 +58,7 @@ class Expiry:
         kept, rows = (None, 0) if group is None else self._kept(group)
         rows += GROUP_ROWS
         if group is not None and kept is not None:
-            retention_ms = self._settings.config.offsets_retention_minutes * MINUTE_MS
+            retention_ms = self._retention_ms(group)
             rows_max = max(rows_left - rows, ROWS_MIN)
             looked_at = self._store.expire_offsets(
                 group_id, now_ms, retention_ms, after=self._after, rows_max=rows_max, kept=kept
@@ -73,6 +74,13 @@ class Expiry:
         self._left.pop()
         self._after = -1
         return rows
+
+    def _retention_ms(self, group: Group) -> int:
+        config = self._settings.config
+        minutes = config.offsets_retention_minutes
+        if group.protocol_type == SEAWEEDMQ:
+            minutes = max(minutes, config.grpc_offsets_retention_minutes)
+        return minutes * MINUTE_MS
 
     def _kept(self, group: Group) -> tuple[Collection[int] | None, int]:
         """The partitions whose offsets do not expire (None: all), and how many rows could have been

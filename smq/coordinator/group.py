@@ -2,6 +2,7 @@
 
     Group         sync, heartbeat, commit, leave, time
     Joining       JoinGroup                                   smq.coordinator.joining
+    Holding       members that a process of ours names        smq.coordinator.holding
     Rebalance     state, generation, join and sync deadlines  smq.coordinator.rebalance
     Membership    members, sessions, pending ids, answers     smq.coordinator.membership
 
@@ -17,6 +18,7 @@ from smq.coordinator.group_events import (
     Effect,
     Event,
     Heartbeat,
+    Hold,
     Join,
     Leave,
     LeaveAnswer,
@@ -25,6 +27,7 @@ from smq.coordinator.group_events import (
 )
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
+from smq.coordinator.holding import Holding
 from smq.coordinator.joining import Joining
 from smq.coordinator.membership import Membership
 from smq.coordinator.rebalance import Rebalance
@@ -47,6 +50,7 @@ class Group:
         self._members = Membership()
         self._rebalance = Rebalance(group_id, limits, self._members)
         self._joining = Joining(limits, self._members, self._rebalance)
+        self._holding = Holding(limits, self._members, self._rebalance)
         self._generation = self._rebalance.generation
         self.roster = self._members.roster
 
@@ -106,6 +110,8 @@ class Group:
                 self._leave(event)
             case Commit():
                 self._commit(event)
+            case Hold():
+                self._holding.hold(event)
             case TimePasses():
                 self._pass_time()
         return effects

@@ -6,7 +6,7 @@ exactly once. Only the caller knows what it means.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from smq.model.errors import ErrorCode
 from smq.store.rows import GroupChange
@@ -80,12 +80,37 @@ class Commit:
     is_transactional: bool = False
 
 
+class HeldMember(NamedTuple):
+    """A member that a process of ours names, with what it says of itself and what it has."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    said: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A process of ours names members that have come or changed, and those that have `gone`.
+
+    `generation`: the one that this changes. Negative: there are no members but these.
+    """
+
+    protocol_type: str
+    protocol_name: str
+    session_timeout_ms: int
+    generation: int = -1
+    members: tuple[HeldMember, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class TimePasses:
     """A deadline may have passed."""
 
 
-Event: TypeAlias = Join | Sync | Heartbeat | Leave | Commit | TimePasses
+Event: TypeAlias = Join | Sync | Heartbeat | Leave | Commit | Hold | TimePasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from smq.coordinator.deadlines import NEVER_MS
 from smq.coordinator.group import Group
-from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, TimePasses
+from smq.coordinator.group_events import Answer, Commit, Event, Hold, Join, Save, TimePasses
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
 from smq.model.errors import BrokerError, ErrorCode
@@ -109,7 +109,8 @@ class Groups:
 
     def _new_group(self, group_id: str, event: Event) -> Group:
         from_outside = isinstance(event, Commit) and event.generation < 0
-        if from_outside or (isinstance(event, Join) and not event.member_id):
+        is_held = isinstance(event, Hold) and bool(event.members)
+        if from_outside or is_held or (isinstance(event, Join) and not event.member_id):
             return Group(group_id, self._rules.limits)
         if isinstance(event, Commit):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)

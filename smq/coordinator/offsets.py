@@ -31,7 +31,9 @@ deleted topic are no longer returned, and are deleted later (`cleaning`).
 It removes a group that has neither members nor offsets. Retention begins with the commit, or when
 the group became empty if that was later. (In Kafka only the latter counts for a group that has had
 members: an offset that an administrator commits later may expire at once.) A retention that the
-client asks for begins with the commit. A pending offset does not expire.
+client asks for begins with the commit. A group of SeaweedMQ's subscribers, who may come back after
+30 days, has one of its own (`grpc.offsets.retention.minutes`), if that is longer. A pending offset
+does not expire.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -43,13 +45,14 @@ from smq.coordinator.expiry import Expiry
 from smq.coordinator.group_events import Commit
 from smq.coordinator.groups import Groups
 from smq.coordinator.settings import Settings
-from smq.coordinator.subscriptions import CONSUMER, topics_of
+from smq.coordinator.subscriptions import topics_of
 from smq.coordinator.topics import Topics
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.coordinator.transactions.orders import FindPlace, has_synced
 from smq.coordinator.transactions.transactions import Transactions
 from smq.model.catalog import Topic
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.group_protocols import CONSUMER
 from smq.model.now import Now
 from smq.model.setting import INT64_MAX
 from smq.store.rows import CommittedOffset

@@ -3,6 +3,8 @@
 start()        PREPARING: every member must join again, until the join deadline
 _complete()    COMPLETING: a new generation; its leader assigns, until the sync deadline
 assign()       STABLE: every member gets its assignment
+
+hold()         STABLE or EMPTY at once: see smq.coordinator.holding
 """
 
 from smq.coordinator.deadlines import NEVER_MS
@@ -148,6 +150,18 @@ class Rebalance:
             members.roster.assign(each, sync.assignments.get(each.member_id, b""))
             members.answer_sync(each, self.generation.assigned(each))
         self.save()
+
+    def hold(self, *, is_changed: bool, is_next: bool) -> None:
+        """Members and their assignments are as a process of ours has named them."""
+        is_next = is_next or self.state in {S.PREPARING, S.COMPLETING}
+        self._not_synced.clear()
+        self._join_deadline_ms = self._sync_deadline_ms = NEVER_MS
+        self._initial = None
+        if is_next:
+            self.generation.begin_next(self._members.roster)
+        self.become("held" if self._members.roster else "released")
+        if is_changed or is_next:
+            self.save()
 
     # Time
 

@@ -13,7 +13,6 @@ from smq.coordinator.group import Group
 from smq.model.errors import PeerError
 from smq.wire.codec import read_count, read_string
 
-CONSUMER = "consumer"
 VERSION_BYTES = 2
 TOPICS_MAX = 10_000  # Some milliseconds.
 SAID_MAX = 8

@@ -377,6 +377,13 @@ class Config(SecuritySettings):
         at_least=1,
         update=Update.CLUSTER_WIDE,
     )
+    grpc_offsets_retention_minutes: int = setting(
+        31 * 24 * 60,
+        "How long a group of SeaweedMQ's subscribers keeps its offsets without members, if that is "
+        "longer than `offsets.retention.minutes`: they may come back after 30 days.",
+        at_least=1,
+        update=Update.CLUSTER_WIDE,
+    )
     producer_id_expiration_ms: int = setting(
         1 * DAY_MS,
         "A partition may forget an idempotent producer that was idle for this long.",

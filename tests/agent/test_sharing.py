@@ -55,6 +55,19 @@ def test_new_partitions_are_shared_too() -> None:
     assert sharing.to_release("a") == sharing.to_release("b") == []
 
 
+def test_an_instance_of_before_keeps_its_partitions_until_another_one_succeeds_it() -> None:
+    sharing = PartitionSharing[str](4)
+    sharing.recall("old a", [1, 3, 9])
+    sharing.recall("old b", [0, 1])
+    sharing.join("c", ALL)
+    assert sharing.take("c") == [(2, False)]
+    sharing.succeed("old a", "a", ALL)
+    assert sharing.take("a") == [(1, False), (3, False)]
+    sharing.leave("old b")
+    assert sharing.take("c") == [(0, True)]
+    sharing.invariants()
+
+
 @given(st.integers(1, 12), st.lists(st.integers(1, 12), min_size=1, max_size=5))
 def test_shares_differ_by_one_but_for_what_instances_may_have(
     count: int, limits: list[int]
@@ -91,6 +104,15 @@ class SharingMachine(RuleBasedStateMachine):
     def leave(self, name: str) -> None:
         self.sharing.leave(name)
         self.have = {each: owner for each, owner in self.have.items() if owner != name}
+
+    @rule(name=st.sampled_from("abc"), limit=st.integers(1, 6))
+    def come_back(self, name: str, limit: int) -> None:
+        had = [each for each in range(self.count) if each not in self.have]
+        self.sharing.recall("before", had)
+        if "before" in self.sharing._limits and name not in self.sharing._limits:
+            self.sharing.succeed("before", name, limit)
+        else:
+            self.sharing.leave("before")
 
     @rule(name=st.sampled_from("abc"))
     def take(self, name: str) -> None:

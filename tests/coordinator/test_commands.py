@@ -21,6 +21,7 @@ from smq.wire.internal.form import (
     encode_question,
 )
 from smq.wire.internal.frames import InternalReader
+from smq.wire.internal.groups import Held, HeldGroup, HeldRow, HoldGroups
 from smq.wire.internal.manifest import (
     CommitSegments,
     DeleteSegments,
@@ -32,6 +33,7 @@ from smq.wire.internal.manifest import (
 from smq.wire.internal.messages import FOR_COORDINATOR, Audited, EnsureTopics
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, OpenProducer
 from tests.coordinator.coordinator_driver import CoordinatorDriver
+from tests.coordinator.test_groups import join
 
 A = TypeVar("A")
 SEGMENT = Segment(1, 0, 100, "parquet", "topics/a", 10, 99, 100, 5, 6, 0, 7)
@@ -219,3 +221,34 @@ def test_lines_of_a_shard_wait_for_the_end_of_the_turn(driver: CoordinatorDriver
     audit = driver.coordinator.access.audit
     assert audit.take_acts() == ["act"]
     assert audit.take_accesses(driver.now) == ["denial"]
+
+
+# Groups that the agent holds
+
+
+def test_members_are_taken_with_those_that_had_their_place_before(
+    driver: CoordinatorDriver,
+) -> None:
+    def hold(*names: str, generation: int = -1) -> list[Held]:
+        rows = [HeldRow(each, "client", "/host", f"I am {each}", "\x00\xff") for each in names]
+        return ask(driver, HoldGroups(10_000, [HeldGroup("g", generation, rows, [])]))
+
+    assert hold("a") == [Held(0, 1, [])]
+    assert hold("b", generation=1) == [Held(0, 2, [])]
+    assert hold("b", "c") == [Held(0, 3, [("I am a", "\x00\xff")])]
+    group = driver.coordinator.groups.find("g")
+    assert [(each.member_id, each.assignment) for each in group.roster] == [
+        ("b", b"\x00\xff"),
+        ("c", b"\x00\xff"),
+    ]
+
+
+def test_a_group_that_cannot_be_held_is_refused_alone(driver: CoordinatorDriver) -> None:
+    join(driver, "k")
+    row = HeldRow("a", "client", "/host", "", "")
+    groups = [HeldGroup(each, -1, [row], []) for each in ("k", "g")]
+    refused, held = ask(driver, HoldGroups(10_000, [*groups]))
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert held == Held(0, 1, [])
+    gone = HeldGroup("no group", 3, [], ["a"])
+    assert [each.error_code != 0 for each in ask(driver, HoldGroups(10_000, [gone]))] == [True]

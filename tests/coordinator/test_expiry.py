@@ -189,6 +189,37 @@ def test_a_retention_that_the_client_named_wins(driver: CoordinatorDriver) -> No
     assert list(kept(driver)) == [topic.partition_numbers[1]]
 
 
+@pytest.mark.parametrize(
+    ("kind", "away_days", "is_kept"),
+    [("seaweedmq", 30, True), ("seaweedmq", 32, False), ("consumer", 30, False)],
+)
+def test_a_subscriber_of_seaweedmqs_services_may_stay_away_for_30_days(
+    driver: CoordinatorDriver, kind: str, away_days: int, is_kept: bool
+) -> None:
+    topic = make_topic(driver)
+    stable(driver, protocol_type=kind)
+    keep_old(driver, topic)
+    leave(driver)
+    for step_ms in (-40 * DAY_MS, 90 * DAY_MS):
+        driver.store.commit()
+        driver.restart()
+        driver.set_clock(step_ms)
+        driver.wait(away_days * DAY_MS // 2)
+    assert bool(kept(driver)) == is_kept
+
+
+def test_the_longer_retention_holds_for_seaweedmqs_subscribers(driver: CoordinatorDriver) -> None:
+    driver.restart(
+        config={"offsets_retention_minutes": 60 * 24 * 60, "grpc_offsets_retention_minutes": 1}
+    )
+    topic = make_topic(driver)
+    stable(driver, protocol_type="seaweedmq")
+    keep_old(driver, topic)
+    leave(driver)
+    driver.wait(59 * DAY_MS)
+    assert len(kept(driver)) == 1
+
+
 def test_pending_offsets_do_not_expire(driver: CoordinatorDriver) -> None:
     topic = make_topic(driver)
     producer = begin(driver)

@@ -7,7 +7,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from smq.coordinator.group import Group
-from smq.coordinator.group_events import JoinAnswer, SyncAnswer
+from smq.coordinator.group_events import HeldMember, Hold, JoinAnswer, SyncAnswer
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
 from smq.model.errors import BrokerError, ErrorCode
@@ -62,6 +62,19 @@ class AnyWeather(RuleBasedStateMachine):
             generation = self.driver.group.generation - stale
             with suppress(BrokerError):
                 self.driver.sync(member.member_id, everybody, generation=generation)
+
+    @rule(names=st.lists(MEMBERS, unique=True, max_size=5), is_whole=st.booleans())
+    def hold(self, names: list[str], *, is_whole: bool) -> None:
+        generation = -1 if is_whole else self.driver.group.generation
+        members = tuple(HeldMember(each, "client", "/host", b"", b"work") for each in names)
+        fields: dict[str, Any] = {
+            "protocol_type": "seaweedmq",
+            "protocol_name": "sharing",
+            "session_timeout_ms": 10_000,
+            "gone": ("m1",),
+        }
+        with suppress(BrokerError):
+            self.driver.handle(Hold(generation=generation, members=members, **fields))
 
     @rule(which=st.integers(0, 7))
     def heartbeat(self, which: int) -> None:

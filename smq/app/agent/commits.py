@@ -1,7 +1,8 @@
 """Commits the offsets of groups: what subscribers have acknowledged, at most EVERY_S late.
 
-A commit is of a group without members of Kafka's protocol: the coordinator refuses it once Kafka's
-consumers have joined, and the group's subscribers are told at their next step.
+A commit is by a member of the group, of whichever stream (smq.app.agent.members), and of an asker:
+the coordinator refuses it to who may not. Once the group is Kafka's, its subscribers are told at
+their next step.
 """
 
 import asyncio
@@ -14,23 +15,28 @@ from typing import NamedTuple
 import grpc
 
 from smq.app.agent.broker import BrokerSide
+from smq.app.agent.members import GroupMembers, mixed
 from smq.app.agent.refusals import REFUSALS, CallRefused, refused_by
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.group_admin import (
-    WITHOUT_MEMBERS,
-    commit_offsets,
-    committed_offsets,
-    describe_group,
-)
+from smq.client.kafka.group_admin import OUTSIDE, GroupVoice, commit_offsets, committed_offsets
 from smq.client.names import TopicPartition
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import ErrorCode
 from smq.security.principals import Peer
 
 EVERY_S = 0.2
 STOP_S = 0.5
 REFUSED_MAX = 1000
 KAFKAS_PREFIX = "kafka-cg-"  # SeaweedMQ's name for a group of Kafka's; here it is the same one.
+ATTEMPTS = 3  # While members come and go.
 _AGAIN = frozenset({grpc.StatusCode.UNAVAILABLE})
+_STALE = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
 
 
 def group_of(name: str) -> str:
@@ -57,8 +63,8 @@ class _Turn:
 class GroupCommits:
     """The offsets that are to be committed, and those of the groups that refuse them."""
 
-    def __init__(self, broker: BrokerSide) -> None:
-        self._broker = broker
+    def __init__(self, broker: BrokerSide, members: GroupMembers) -> None:
+        self._broker, self.members = broker, members
         self._dirty: dict[NamedGroup, dict[TopicPartition, int]] = defaultdict(dict)
         self._refused: dict[NamedGroup, CallRefused] = {}
         self._turns: dict[str, _Turn] = defaultdict(_Turn)  # Of groups that commit now.
@@ -74,7 +80,7 @@ class GroupCommits:
         """A subscriber of a group begins: the group's commits. Raises Refused, BrokerError."""
         await self.flush(group)
         self._refused.pop(group, None)
-        return await self._broker.ask(partial(_commits_of, group=group.name), group.asker)
+        return await self._broker.ask(partial(committed_offsets, group_id=group.name), group.asker)
 
     def note(self, group: NamedGroup, name: TopicPartition, offset: int) -> None:
         """Everything below an offset is done with."""
@@ -83,6 +89,7 @@ class GroupCommits:
 
     def check(self, group: NamedGroup) -> None:
         """Raises Refused if the group takes no commits of ours any more."""
+        self.members.check(group.name)
         refused = self._refused.get(group)
         if refused is not None:
             raise refused
@@ -113,8 +120,7 @@ class GroupCommits:
         if not offsets:
             return
         try:
-            commit = partial(_commit, group=group.name, offsets=offsets)
-            await self._broker.ask(commit, group.asker)
+            await self._commit_by_member(group, offsets)
         except REFUSALS as error:
             refused = refused_by(error)
             if refused.status in _AGAIN:
@@ -122,35 +128,34 @@ class GroupCommits:
             else:
                 self._note_refused(group, refused)
 
+    async def _commit_by_member(
+        self, group: NamedGroup, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Raises BrokerError, Refused."""
+        for _ in range(ATTEMPTS):
+            voice = self.members.voice(group.name)
+            commit = partial(_commit, group=group.name, offsets=offsets, voice=voice)
+            if await self._broker.ask(commit, group.asker):
+                return
+            await self.members.renew(group.name)
+            self.members.check(group.name)
+            if voice == self.members.voice(group.name) == OUTSIDE:
+                raise mixed(group.name)
+        raise CallRefused(grpc.StatusCode.UNAVAILABLE, f"the members of {group.name} change")
+
     def _note_refused(self, group: NamedGroup, refused: CallRefused) -> None:
         if len(self._refused) >= REFUSED_MAX:  # Of groups that have gone; others come again.
             self._refused.clear()
         self._refused[group] = refused
 
 
-def _commits_of(cluster: Cluster, group: str) -> Mapping[TopicPartition, int]:
-    try:
-        state = describe_group(cluster, group).group_state
-    except BrokerError as error:
-        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise
-        return {}
-    if state not in WITHOUT_MEMBERS:
-        raise _mixed(group)
-    return committed_offsets(cluster, group)
-
-
-def _commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    for refused in commit_offsets(cluster, group, offsets):
-        if refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-            raise _mixed(group)
+def _commit(
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], voice: GroupVoice
+) -> bool:
+    """Commit; False if the coordinator does not know the member, or another generation."""
+    for refused in commit_offsets(cluster, group, offsets, voice):
+        if refused.error_code in _STALE:
+            return False
         if refused.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # It was deleted.
             check(refused.error_code, f"group {group} does not take its offsets")
-
-
-def _mixed(group: str) -> CallRefused:
-    return CallRefused(
-        grpc.StatusCode.FAILED_PRECONDITION,
-        f"group {group} has consumers of Kafka's protocol, who share its partitions without "
-        "SeaweedMQ's; use another group",
-    )
+    return True

@@ -7,7 +7,7 @@ A partition that moves is released by its instance, with its commits, before ano
 """
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import grpc
@@ -20,12 +20,12 @@ from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.agent.records import value_of_bytes
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
+from smq.app.agent.members import InstanceName
 from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import ENDS, REFUSALS, CallRefused, attempted, refused_by
 from smq.app.agent.shares import Share, Sharings
 from smq.app.agent.subscribing import (
     GroupInstance,
-    InstanceName,
     Subscriptions,
     filter_of,
     is_explicit,
@@ -71,7 +71,20 @@ class RecordCalls:
         init = first.init
         instance = init.consumer_group_instance_id
         name = InstanceName(group_of(init.consumer_group), instance, context.owner)
-        context.name_client(instance)
+        async with AsyncExitStack() as stack:
+            present = self._subscriptions.present(name, instance or context.peer(), context)
+            refused = await attempted(stack.enter_async_context(present))
+            if refused is None:
+                await self._serve(name, topic, init, context)
+            elif refused.status in ENDS:
+                await context.abort(refused.status, refused.sentence)
+            else:
+                await context.write(_error(refused.sentence))
+
+    async def _serve(
+        self, name: InstanceName, topic: KnownTopic, init: Init, context: Context
+    ) -> None:
+        context.name_client(name.instance)
         partitions_max = max(0, init.max_subscribed_partitions) or PARTITIONS_MAX
         with self._subscriptions.instances.stream_of(name) as windows:
             is_all = is_explicit(context)
@@ -84,7 +97,7 @@ class RecordCalls:
                 keep=await filter_of(init.filter, topic),
                 asker=SubscriberRights(context.asker, context.rights),
             )
-            share = self._sharings.join(name.group, topic, partitions_max)
+            share = self._sharings.join(name, topic, partitions_max)
             stream = RecordStream(self._subscriptions, member, topic, share, context)
             self._streams.add(stream)
             try:

@@ -19,6 +19,7 @@ from smq.app.agent.fetch_calls import FetchCalls
 from smq.app.agent.gate import OpenGate
 from smq.app.agent.health_calls import HealthCalls
 from smq.app.agent.live import Live, LivePublisher, LiveSubscriber
+from smq.app.agent.members import AskHolder, GroupMembers
 from smq.app.agent.methods import Handler, service_of
 from smq.app.agent.ports import KEYS_S, PortWatch, ServedPort, ports_of
 from smq.app.agent.publish_calls import PublishCalls
@@ -31,6 +32,7 @@ from smq.app.agent.subscribing import SubscriberSurroundings, Subscriptions
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopics
 from smq.app.agent.unflushed_calls import UnflushedCalls
+from smq.app.process.asker import Asker
 from smq.app.process.audit_teller import TELL_S, AuditTeller, InThread
 from smq.app.process.inheritance import COORDINATOR, Inheritance
 from smq.model.config import Config, bracketed
@@ -42,6 +44,7 @@ from smq.store.config_changes import open_config_changes
 from smq.store.layouts import open_layouts
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME as STORE
+from smq.wire.internal.groups import Held, HoldGroups
 
 MiB = 1024 * 1024
 RECEIVE_BYTES_MAX = 16 * MiB
@@ -61,6 +64,7 @@ REFLECTION = "ServerReflection"
 STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.
 CLOSE_WAIT_S = 0.5
 STORE_POLL_S = 0.05
+HOLD_S_MAX = 5.0  # That an answer about groups takes; then it is asked again.
 THREADS_MAX = 64  # Reads over the wire wait in threads: asyncio's few would hold up all calls.
 
 OPTIONS = (
@@ -101,7 +105,7 @@ async def _serve(inheritance: Inheritance) -> None:
     watch = PortWatch([*ports.values()], quotas, parts.topics.quotas)
     logins = [each.logins for each in ports.values() if each.logins is not None]
     coordinator = inheritance.socket_path(COORDINATOR)
-    teller = AuditTeller(access.audit, coordinator, say_error, _in_one_thread(), logins)
+    teller = AuditTeller(access.audit, coordinator, say_error, _in_one_thread("audit"), logins)
     options = *OPTIONS, ("grpc.max_allowed_incoming_connections", room_of(inheritance.config))
     servers = [
         OpenedPort(ports[name], parts.services[name], address, options)
@@ -109,6 +113,7 @@ async def _serve(inheritance: Inheritance) -> None:
     ]
     works = (
         parts.commits.keep_committing(),
+        parts.commits.members.keep_telling(),
         watch.keep_judging(),
         watch.keep_reading(),
         _keep_telling(teller),
@@ -133,10 +138,22 @@ async def _serve(inheritance: Inheritance) -> None:
             await asyncio.to_thread(broker.close)
 
 
-def _in_one_thread() -> InThread:
+def _in_one_thread(name: str) -> InThread:
     """Runs functions one after the other."""
-    loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, "audit")
+    loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, name)
     return partial(loop.run_in_executor, thread)
+
+
+def _holder(inheritance: Inheritance) -> AskHolder:
+    """Asks the coordinator to take members of groups: one question after the other."""
+    asker = Asker(inheritance.socket_path(COORDINATOR), HOLD_S_MAX)
+    in_thread = _in_one_thread("members")
+
+    async def ask(question: HoldGroups) -> Sequence[Held]:
+        held: Sequence[Held] = (await in_thread(asker.ask, question))[0]
+        return held
+
+    return ask
 
 
 async def _keep_telling(teller: AuditTeller) -> None:
@@ -224,7 +241,7 @@ class ServedParts(NamedTuple):
 def _parts(
     inheritance: Inheritance, broker: BrokerSide, ports: Mapping[str, ServedPort]
 ) -> ServedParts:
-    store = inheritance.data_dir / STORE
+    store, members = inheritance.data_dir / STORE, GroupMembers(_holder(inheritance))
     topics = KnownTopics(inheritance.catalog, open_layouts(store), inheritance.config)
     publishers, subscribers = Live[LivePublisher](), Live[LiveSubscriber]()
     calls = TopicCalls(
@@ -235,14 +252,15 @@ def _parts(
         (publishers, subscribers),
     )
     publishing = PublishCalls(topics, broker, calls, publishers)
-    readers, commits = PartitionReaders(broker), GroupCommits(broker)
+    readers, commits = PartitionReaders(broker), GroupCommits(broker, members)
     fetching = FetchCalls(topics, broker, readers, subscribers)
     feeds = PartitionFeeds(readers)
     around = SubscriberSurroundings(topics, broker, feeds, commits, subscribers)
     subscriptions = Subscriptions(around)
-    messages, sharings = SubscribeCalls(subscriptions), Sharings()
+    messages, sharings = SubscribeCalls(subscriptions), Sharings(members.take_past)
     records = RecordCalls(subscriptions, sharings)
-    coordinating = CoordinateCalls(topics, sharings, grpc_told(inheritance.config))
+    told = grpc_told(inheritance.config)
+    coordinating = CoordinateCalls(topics, sharings, members, told)
     of_broker: dict[str, Handler] = {
         **calls.handlers(),
         **publishing.broker_handlers(),
@@ -258,7 +276,7 @@ def _parts(
         {name: handlers for name, (handlers, _) in services.items()},
         topics,
         commits,
-        (*health, subscriptions.end_all, records.end_all),
+        (members.stop, *health, subscriptions.end_all, records.end_all),
     )
 
 

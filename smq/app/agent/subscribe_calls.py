@@ -6,7 +6,7 @@ all are to be.
 """
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import grpc
@@ -15,16 +15,17 @@ from smq.agent.in_flight import InstanceWindows, RecordIdentity
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
+from smq.app.agent.members import InstanceName
 from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import ENDS, REFUSALS, CallRefused, attempted, refused_by
 from smq.app.agent.subscribing import (
     GroupInstance,
-    InstanceName,
     Subscriptions,
     filter_of,
     is_explicit,
 )
 from smq.app.agent.subscription import PartitionSubscription, SubscriberRights
+from smq.app.agent.topics import KnownTopic
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import wall_ms
 from smq.client.errors import NoSuchTopic
@@ -48,28 +49,47 @@ class SubscribeCalls:
         answers = StreamAnswers(context)
         group = group_of(first.init.consumer_group)
         name = InstanceName(group, first.init.consumer_id, context.owner)
-        with self._subscriptions.instances.stream_of(name) as windows:
-            begun = await attempted(self._begun(first, answers, name, windows))
+        async with AsyncExitStack() as stack:
+            begun = await attempted(self._entered(first, answers, name, stack))
             if isinstance(begun, CallRefused):
                 await answers.refuse(begun)
                 return
-            try:
-                await self._stream(answers, begun)
-            finally:
-                await self._subscriptions.end(begun)
+            await self._stream(answers, begun)
+
+    async def _entered(
+        self,
+        first: pb.SubscribeMessageRequest,
+        answers: "StreamAnswers",
+        name: InstanceName,
+        stack: AsyncExitStack,
+    ) -> PartitionSubscription:
+        """The subscription of a stream, which ends with the stack. Raises REFUSALS."""
+        topic, context = self._topic_of(first, answers.context, name.group), answers.context
+        client_id = first.init.client_id or context.peer()
+        present = self._subscriptions.present(name, client_id, context)
+        await stack.enter_async_context(present)
+        windows = stack.enter_context(self._subscriptions.instances.stream_of(name))
+        begun = await self._begun(first, topic, answers, name, windows)
+        stack.push_async_callback(self._subscriptions.end, begun)
+        return begun
+
+    def _topic_of(
+        self, first: pb.SubscribeMessageRequest, context: Context, group: str
+    ) -> KnownTopic:
+        if first.WhichOneof("message") != "init":
+            raise ValueError("the first message of a stream is its init")
+        return self._subscriptions.around.topics.asked(context, topic_name(first.init.topic), group)
 
     async def _begun(
         self,
         first: pb.SubscribeMessageRequest,
+        topic: KnownTopic,
         answers: "StreamAnswers",
         name: InstanceName,
         windows: InstanceWindows,
     ) -> PartitionSubscription:
         """What the first message of a stream says. Raises REFUSALS."""
-        if first.WhichOneof("message") != "init":
-            raise ValueError("the first message of a stream is its init")
         init, context = first.init, answers.context
-        topic = self._subscriptions.around.topics.asked(context, topic_name(init.topic), name.group)
         context.name_client(init.client_id)
         place, is_all = init.partition_offset, is_explicit(context)
         member = GroupInstance(

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import NamedTuple
 
 from smq.agent.filters import Test, parse_filter
@@ -20,7 +20,9 @@ from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits, NamedGroup
 from smq.app.agent.feeds import Keep, PartitionFeeds
+from smq.app.agent.gate import host_of
 from smq.app.agent.live import Live, LiveSubscriber
+from smq.app.agent.members import InstanceName
 from smq.app.agent.methods import Context
 from smq.app.agent.starts import start_at
 from smq.app.agent.subscription import (
@@ -39,14 +41,6 @@ from smq.model.topic_configs import GRPC_ACK_TIMEOUT
 ACK_METADATA, EXPLICIT = "smq-ack", "explicit"
 
 Tracks = Callable[[DataMessage], bool]
-
-
-class InstanceName(NamedTuple):
-    """An instance of a group. `owner`: the principal, whose records nobody else acknowledges."""
-
-    group: str
-    instance: str
-    owner: str = ""
 
 
 class SubscriberSurroundings(NamedTuple):
@@ -120,7 +114,14 @@ class Subscriptions:
         self.around = around
         self.instances = Instances()
         self._held = HeldBytes()
-        self._all: set[PartitionSubscription] = set()
+        self._all: dict[PartitionSubscription, InstanceName] = {}
+
+    def present(
+        self, name: InstanceName, client_id: str, context: Context
+    ) -> AbstractAsyncContextManager[None]:
+        """An instance is a member of its group, as long as it has streams. Raises Refused."""
+        members = self.around.commits.members
+        return members.present(name, client_id, host_of(context.peer()))
 
     async def begin(
         self, member: GroupInstance, topic: KnownTopic, partition: int, wanted: WantedPlace
@@ -160,7 +161,8 @@ class Subscriptions:
             subscriber=around.live.begin(subscriber),
             all_held=self._held,
         )
-        self._all.add(subscription)
+        self._all[subscription] = member.name
+        around.commits.members.note(member.name, name, 1)
         return subscription, start
 
     async def find_start(
@@ -173,9 +175,10 @@ class Subscriptions:
 
     async def end(self, subscription: PartitionSubscription) -> None:
         """A subscription has ended: commit what it has done, whatever happens to the caller."""
-        self._all.discard(subscription)
+        instance = self._all.pop(subscription)
         self.around.live.end(subscription.subscriber)
         await asyncio.shield(subscription.close())
+        self.around.commits.members.note(instance, subscription.name, -1)
 
     def end_all(self) -> None:
         """The process ends: so do all streams, with what is acknowledged committed."""

@@ -21,6 +21,7 @@ from smq.client.kafka.group_admin import (
 from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace, resolve
 from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.group_protocols import assigns_partitions
 from smq.wire.generated.describe_groups import DescribedGroup
 
 
@@ -181,7 +182,7 @@ def facts_of(cluster: Cluster, group: str) -> dict[str, Any]:
 
 
 def _members(described: DescribedGroup) -> list[dict[str, Any]]:
-    is_consumers = described.protocol_type == "consumer"
+    is_consumers = assigns_partitions(described.protocol_type)
     return [
         {
             "member_id": each.member_id,

@@ -1,4 +1,4 @@
-"""Describes and deletes consumer groups; commits and deletes offsets from outside them."""
+"""Describes and deletes consumer groups; commits and deletes offsets, mostly from outside them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -44,6 +44,16 @@ class RefusedOffset:
 
     name: TopicPartition
     error_code: int
+
+
+class GroupVoice(NamedTuple):
+    """Who commits: a member, in its generation, or nobody of the group."""
+
+    member_id: str = ""
+    generation: int = NO_GENERATION
+
+
+OUTSIDE = GroupVoice()
 
 
 class Committed(NamedTuple):
@@ -93,9 +103,13 @@ def committed(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed
 
 
 def commit_offsets(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    by: GroupVoice = OUTSIDE,
 ) -> list[RefusedOffset]:
-    """Commit offsets for a group that has no members; returns the partitions that were refused.
+    """Commit offsets for a group that has no members, or by one; returns the partitions that were
+    refused.
 
     The coordinator refuses all (UNKNOWN_MEMBER_ID) if the group has got members meanwhile.
     """
@@ -113,8 +127,8 @@ def commit_offsets(
     ]
     request = OffsetCommitRequest(
         group_id=group_id,
-        generation_id_or_member_epoch=NO_GENERATION,
-        member_id="",
+        generation_id_or_member_epoch=by.generation,
+        member_id=by.member_id,
         group_instance_id=None,
         topics=topics,
     )

@@ -128,3 +128,18 @@ class SyncManifest(Question[bool]):
     A commit shows before its sync returns, so whoever read a line and is about to do what outlives
     a power loss asks this in between.
     """
+
+
+FOR_MANIFEST = (
+    ListSegments,
+    NamePayloads,
+    CommitSegments,
+    CommitUndecided,
+    DeleteSegments,
+    CondemnFiles,
+    CondemnPayloads,
+    ForgetPayloads,
+    ReplaceSegments,
+    SetLogStart,
+    SyncManifest,
+)

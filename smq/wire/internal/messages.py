@@ -16,19 +16,8 @@ from smq.model.frozen import frozen
 from smq.model.segments import SealedPartition
 from smq.model.topic_settings import TopicSettings
 from smq.wire.internal.form import Question, by_name
-from smq.wire.internal.manifest import (
-    CommitSegments,
-    CommitUndecided,
-    CondemnFiles,
-    CondemnPayloads,
-    DeleteSegments,
-    ForgetPayloads,
-    ListSegments,
-    NamePayloads,
-    ReplaceSegments,
-    SetLogStart,
-    SyncManifest,
-)
+from smq.wire.internal.groups import HoldGroups
+from smq.wire.internal.manifest import FOR_MANIFEST
 from smq.wire.internal.reads import Cold, Inline, MakeInline, NewestRecord, OffsetForTime
 from smq.wire.internal.telemetry import FindPush, ListPushes
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, SyncLogs, WriteMarkers
@@ -482,19 +471,10 @@ class Audited(Question[bool]):
 
 
 FOR_COORDINATOR = by_name(
-    ListSegments,
-    NamePayloads,
-    CommitSegments,
-    CommitUndecided,
-    DeleteSegments,
-    CondemnFiles,
-    CondemnPayloads,
-    ForgetPayloads,
-    ReplaceSegments,
-    SetLogStart,
-    SyncManifest,
+    *FOR_MANIFEST,
     EnsureTopics,
     AddPartitions,
     FindTransactions,
     Audited,
+    HoldGroups,
 )

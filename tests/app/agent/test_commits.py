@@ -8,11 +8,14 @@ import grpc
 import pytest
 
 from smq.app.agent.commits import GroupCommits, NamedGroup, group_of
+from smq.app.agent.members import GroupMembers, InstanceName
 from smq.app.agent.refusals import CallRefused
 from smq.client.errors import BrokerUnavailable
+from smq.client.kafka.group_admin import OUTSIDE
 from smq.client.names import TopicPartition
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, Unavailable
 from smq.security.principals import Peer, Principal
+from smq.wire.internal.groups import Held, HoldGroups
 
 NAME = TopicPartition("t", 0)
 G = NamedGroup("g")
@@ -24,18 +27,24 @@ class Asked:
     def __init__(self) -> None:
         self.committed: list[Any] = []
         self.errors: list[Exception] = []
+        self.takes: list[bool] = []
 
     async def ask(self, work: Callable[..., Any], asker: Peer | None = None) -> Any:
         await asyncio.sleep(0)
         if self.errors:
             raise self.errors.pop(0)
         self.committed.append(work.keywords)  # type: ignore[attr-defined]
+        return self.takes.pop(0) if self.takes else True
+
+
+async def nobody(_: HoldGroups) -> list[Held]:
+    raise Unavailable("coordinator", "it is away")
 
 
 def commits_with(*errors: Exception) -> tuple[Asked, GroupCommits]:
     asked = Asked()
     asked.errors += errors
-    return asked, GroupCommits(asked)  # type: ignore[arg-type]
+    return asked, GroupCommits(asked, GroupMembers(nobody))  # type: ignore[arg-type]
 
 
 def test_seaweedmqs_name_of_a_group_of_kafka_is_that_group() -> None:
@@ -49,7 +58,7 @@ def test_the_newest_offset_of_each_partition_is_committed_once() -> None:
             commits.note(G, NAME, offset)
         commits.note(NamedGroup(""), NAME, 9)
         await asyncio.gather(commits.flush(G), commits.flush(G), commits.flush(NamedGroup("")))
-        assert asked.committed == [{"group": "g", "offsets": {NAME: 3}}]
+        assert asked.committed == [{"group": "g", "offsets": {NAME: 3}, "voice": OUTSIDE}]
 
     asyncio.run(talk())
 
@@ -64,7 +73,7 @@ def test_an_offset_that_cannot_be_committed_now_is_committed_later() -> None:
         await flushing
         commits.check(G)
         await commits.flush(G)
-        assert asked.committed == [{"group": "g", "offsets": {NAME: 2}}]
+        assert asked.committed == [{"group": "g", "offsets": {NAME: 2}, "voice": OUTSIDE}]
 
     asyncio.run(talk())
 
@@ -90,7 +99,7 @@ def test_a_broker_that_stops_is_waited_for_no_longer_than_that_takes() -> None:
             await asyncio.Event().wait()
 
     async def talk() -> None:
-        commits = GroupCommits(Silent())  # type: ignore[arg-type]
+        commits = GroupCommits(Silent(), GroupMembers(nobody))  # type: ignore[arg-type]
         commits.stop()
         commits.note(G, NAME, 1)
         await commits.flush(G)
@@ -113,6 +122,42 @@ def test_a_group_that_refuses_one_user_takes_the_commits_of_others() -> None:
             commits.check(alice)
         assert raised.value.status is grpc.StatusCode.PERMISSION_DENIED
         commits.check(bob)
-        assert asked.committed == [{"group": "g", "offsets": {NAME: 1}}]
+        assert asked.committed == [{"group": "g", "offsets": {NAME: 1}, "voice": OUTSIDE}]
+
+    asyncio.run(talk())
+
+
+def test_a_member_commits_and_again_once_the_coordinator_knows_it() -> None:
+    async def talk() -> None:
+        generation = 4
+
+        async def hold(question: HoldGroups) -> list[Held]:
+            nonlocal generation
+            generation += 1
+            return [Held(0, generation, []) for _ in question.groups]
+
+        asked, members = Asked(), GroupMembers(hold)
+        commits = GroupCommits(asked, members)  # type: ignore[arg-type]
+        telling = asyncio.create_task(members.keep_telling())
+        async with members.present(InstanceName("g", "a"), "client", "10.0.0.7"):
+            asked.takes = [False]
+            commits.note(G, NAME, 1)
+            await commits.flush(G)
+            voices = [each["voice"] for each in asked.committed]
+            assert [each.generation for each in voices] == [5, 6]
+            assert {each.member_id.startswith("client-") for each in voices} == {True}
+        telling.cancel()
+
+    asyncio.run(talk())
+
+
+def test_a_group_that_does_not_know_who_is_outside_is_kafkas() -> None:
+    async def talk() -> None:
+        asked, commits = commits_with()
+        asked.takes = [False]
+        commits.note(G, NAME, 1)
+        await commits.flush(G)
+        with pytest.raises(CallRefused, match="consumers of Kafka's protocol"):
+            commits.check(G)
 
     asyncio.run(talk())

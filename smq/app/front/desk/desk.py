@@ -50,6 +50,7 @@ from smq.front.console.desk import (
 )
 from smq.model.config_values import SOURCES
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.model.group_protocols import assigns_partitions
 from smq.security.acls import AclBinding, Operation, ResourceType
 from smq.security.external import NAME as EXTERNAL, Named
 from smq.security.principals import Peer
@@ -323,7 +324,7 @@ def _members(group: DescribedGroup) -> list[ShownMember]:
             each.group_instance_id or "",
             each.client_id,
             each.client_host,
-            _partitions(each.member_assignment) if group.protocol_type == "consumer" else (),
+            _partitions(each.member_assignment) if assigns_partitions(group.protocol_type) else (),
         )
         for each in group.members
     ]
