@@ -112,6 +112,7 @@ kills: setup  ## Real processes, killed at random under load. SEED=n chooses who
 	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run --hurried $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.transaction_run $(if $(SEED),--seed $(SEED))
+	$(if $(SEED),SEED=$(SEED)) $(BIN)/pytest -q -s --timeout 3600 -m long tests/broker/test_agent_deaths.py
 
 console-test: setup  ## The console in Debian's Chromium (apt-get install chromium), and what axe says of it.
 	$(BIN)/python -m pip install --quiet --editable '.[browser,decode]'
