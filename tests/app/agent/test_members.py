@@ -11,7 +11,7 @@ import pytest
 
 from smq.agent.proto import mq_agent_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import RecordValue, Topic, Value
-from smq.app.agent.members import BYTES, MEMBERS_MAX, NAME_MAX, GroupMembers, InstanceName
+from smq.app.agent.members import BYTES, NAME_MAX, GroupMembers, InstanceName
 from smq.app.agent.refusals import CallRefused
 from smq.client.consuming.group.group_protocol import read_assignment, write_assignment
 from smq.client.kafka.group_admin import OUTSIDE, committed_offsets, describe_group
@@ -19,7 +19,7 @@ from smq.client.locate import cluster_at
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, Unavailable
 from smq.testing.smq_broker import SmqBroker
-from smq.wire.internal.groups import Held, HeldGroup, HoldGroups
+from smq.wire.internal.groups import MEMBERS_MAX, Held, HeldGroup, HoldGroups
 from tests.app.agent.doors import SETTINGS, Doors, opened, refused
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
 
@@ -167,7 +167,7 @@ def test_a_coordinator_that_was_away_or_has_forgotten_is_told_again() -> None:
     async def work(coordinator: Coordinator, members: GroupMembers) -> None:
         coordinator.is_away = True
         present = members.present(A, "client", "h")
-        entering = asyncio.create_task(present.__aenter__())  # type: ignore[arg-type]
+        entering = asyncio.create_task(present.__aenter__())
         await until(lambda: len(coordinator.asked) > 1)
         coordinator.is_away = False
         await entering

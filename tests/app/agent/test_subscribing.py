@@ -8,7 +8,8 @@ import pytest
 from smq.agent.layouts import RingLayout
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.agent.topic_names import TopicName
-from smq.app.agent.subscribing import InstanceName, Instances, filter_of, is_explicit
+from smq.app.agent.members import InstanceName
+from smq.app.agent.subscribing import Instances, filter_of, is_explicit
 from smq.app.agent.topics import KnownTopic
 from smq.model.record_types import RecordField, text_of
 from smq.model.topic_configs import RECORD_TYPE
