@@ -379,8 +379,7 @@ class Config(SecuritySettings):
     )
     grpc_offsets_retention_minutes: int = setting(
         31 * 24 * 60,
-        "How long a group of SeaweedMQ's subscribers keeps its offsets without members, if that is "
-        "longer than `offsets.retention.minutes`: they may come back after 30 days.",
+        "The same of a group of SeaweedMQ's subscribers, if it is longer: they may be away 30 days.",
         at_least=1,
         update=Update.CLUSTER_WIDE,
     )

@@ -248,7 +248,7 @@ def kill_some(path: Path, seed: int, kills: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_whoever_dies_what_was_acknowledged_stays_and_all_is_delivered(tmp_path: Path) -> None:
+def test_deaths_lose_no_acknowledged_record_and_all_is_delivered(tmp_path: Path) -> None:
     kill_some(tmp_path, seed=int(os.environ.get("SEED", "3")), kills=8)
 
 

@@ -95,7 +95,7 @@ def test_members_are_not_named_beside_consumers_of_kafka(driver: Driver) -> None
 
 
 @pytest.mark.parametrize("knows_its_id", [False, True])
-def test_who_joins_with_our_protocol_goes_when_members_are_named_again(
+def test_a_stranger_with_our_protocol_goes_when_members_are_named_again(
     driver: Driver, *, knows_its_id: bool
 ) -> None:
     hold(driver, member("a"))

@@ -19,7 +19,7 @@ from smq.client.locate import cluster_at
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, Unavailable
 from smq.testing.smq_broker import SmqBroker
-from smq.wire.internal.groups import MEMBERS_MAX, Held, HeldGroup, HoldGroups
+from smq.wire.internal.groups import MEMBERS_MAX, HeldAnswer, HeldGroup, HoldGroups
 from tests.app.agent.doors import SETTINGS, Doors, opened, refused
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
 
@@ -38,16 +38,16 @@ class Coordinator:
         self.is_away = False
         self.asked: list[HoldGroups] = []
 
-    async def hold(self, question: HoldGroups) -> list[Held]:
+    async def hold(self, question: HoldGroups) -> list[HeldAnswer]:
         await asyncio.sleep(0)
         self.asked.append(question)
         if self.is_away:
             raise Unavailable("coordinator", "it is away")
         return [self._hold(each) for each in question.groups]
 
-    def _hold(self, held: HeldGroup) -> Held:
+    def _hold(self, held: HeldGroup) -> HeldAnswer:
         if self.errors:
-            return Held(self.errors.pop(0), -1, [])
+            return HeldAnswer(self.errors.pop(0), -1, [])
         rows = self.groups.setdefault(held.group_id, {})
         before = []
         if held.generation < 0:
@@ -55,12 +55,12 @@ class Coordinator:
             before = [(row.said, row.assignment) for key, row in rows.items() if key not in ids]
             rows.clear()
         elif held.generation != self.generation:
-            return Held(ErrorCode.ILLEGAL_GENERATION, -1, [])
+            return HeldAnswer(ErrorCode.ILLEGAL_GENERATION, -1, [])
         rows |= {each.member_id: each for each in held.members}
         for each in held.gone:
             rows.pop(each, None)
         self.generation += 1
-        return Held(0, self.generation, before)
+        return HeldAnswer(0, self.generation, before)
 
     def instances(self, group: str = "g") -> list[str]:
         return sorted(json.loads(row.said)[0] for row in self.groups.get(group, {}).values())
@@ -103,7 +103,7 @@ def test_an_instance_is_a_member_as_long_as_it_has_streams() -> None:
     talk(work)
 
 
-def test_without_a_group_nobody_is_told() -> None:
+def test_a_stream_without_a_group_has_no_member() -> None:
     async def work(coordinator: Coordinator, members: GroupMembers) -> None:
         async with members.present(InstanceName("", "a"), "client", "10.0.0.7"):
             members.note(InstanceName("", "a"), PLACE, 1)
@@ -112,7 +112,7 @@ def test_without_a_group_nobody_is_told() -> None:
     talk(work)
 
 
-def test_what_members_have_is_told_too() -> None:
+def test_members_are_named_with_their_partitions() -> None:
     async def work(coordinator: Coordinator, members: GroupMembers) -> None:
         def has(*places: TopicPartition) -> bool:
             [row] = coordinator.groups["g"].values()
@@ -129,7 +129,7 @@ def test_what_members_have_is_told_too() -> None:
     talk(work)
 
 
-def test_a_group_with_kafkas_consumers_takes_nobody_and_ends_who_is_there() -> None:
+def test_a_group_with_kafkas_consumers_refuses_members_and_ends_their_streams() -> None:
     async def work(coordinator: Coordinator, members: GroupMembers) -> None:
         coordinator.errors = [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
         with pytest.raises(CallRefused, match="Kafka's protocol") as raised:
@@ -148,7 +148,7 @@ def test_a_group_with_kafkas_consumers_takes_nobody_and_ends_who_is_there() -> N
     talk(work)
 
 
-def test_who_finds_no_room_is_refused_alone() -> None:
+def test_a_member_too_many_is_refused_alone() -> None:
     async def work(coordinator: Coordinator, members: GroupMembers) -> None:
         async with members.present(A, "client", "h"):
             coordinator.errors = [ErrorCode.GROUP_MAX_SIZE_REACHED]
@@ -163,7 +163,7 @@ def test_who_finds_no_room_is_refused_alone() -> None:
     talk(work)
 
 
-def test_a_coordinator_that_was_away_or_has_forgotten_is_told_again() -> None:
+def test_a_coordinator_that_was_away_or_has_forgotten_learns_all_members_again() -> None:
     async def work(coordinator: Coordinator, members: GroupMembers) -> None:
         coordinator.is_away = True
         present = members.present(A, "client", "h")
@@ -182,7 +182,7 @@ def test_a_coordinator_that_was_away_or_has_forgotten_is_told_again() -> None:
     talk(work)
 
 
-def test_many_members_are_told_some_at_a_time() -> None:
+def test_many_members_are_named_some_at_a_time() -> None:
     async def work(coordinator: Coordinator, members: GroupMembers) -> None:
         names = [InstanceName("g", f"{each}") for each in range(3 * MEMBERS_MAX)]
         present = [members.present(each, "client", "h") for each in names]
@@ -275,7 +275,7 @@ def partitions_of(broker: SmqBroker, group: str) -> dict[str, set[int]]:
 
 
 @pytest.mark.slow
-def test_instances_are_members_whom_kafkas_consumers_do_not_join(doors: Doors) -> None:
+def test_kafkas_consumers_do_not_join_a_group_whose_members_are_instances(doors: Doors) -> None:
     topic, _ = topic_of(doors, 2)
     fill(doors.smq, topic, 2)
     streams = [subscribed(doors, topic, "members", each) for each in "ab"]

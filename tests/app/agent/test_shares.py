@@ -52,7 +52,7 @@ def test_subscribers_without_a_group_share_with_no_other() -> None:
     asyncio.run(talk())
 
 
-def test_who_comes_back_after_a_restart_has_its_partitions_again() -> None:
+def test_an_instance_that_comes_back_after_a_restart_has_its_partitions_again() -> None:
     async def talk() -> None:
         past = {A: frozenset({1}), B: frozenset({0})}
         sharings = Sharings(lambda group, topic: (60, past if (group, topic) == AT else {}))
@@ -65,7 +65,7 @@ def test_who_comes_back_after_a_restart_has_its_partitions_again() -> None:
     asyncio.run(talk())
 
 
-def test_who_does_not_come_back_after_a_restart_loses_its_partitions() -> None:
+def test_an_instance_that_does_not_come_back_loses_its_partitions() -> None:
     async def talk() -> None:
         sharings = Sharings(lambda _, __: (0.05, {A: frozenset({0}), B: frozenset({1, 7})}))
         one, other = sharings.join(A, TOPIC, 9), sharings.join(C, TOPIC, 9)
