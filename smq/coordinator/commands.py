@@ -16,7 +16,7 @@ from smq.model.group_protocols import SEAWEEDMQ, SHARING
 from smq.model.now import Now
 from smq.model.segments import Segment
 from smq.wire.internal.form import Failed, Question, decode_question
-from smq.wire.internal.groups import HeldAnswer, HeldGroup, HoldGroups
+from smq.wire.internal.groups import GroupHeld, HeldGroup, HoldGroups
 from smq.wire.internal.manifest import (
     CommitSegments,
     CommitUndecided,
@@ -161,11 +161,11 @@ def _audited(question: Audited, coordinator: Coordinator, _now: Now) -> bool:
     return True
 
 
-def _hold_groups(question: HoldGroups, coordinator: Coordinator, now: Now) -> list[HeldAnswer]:
+def _hold_groups(question: HoldGroups, coordinator: Coordinator, now: Now) -> list[GroupHeld]:
     return [_hold(each, question, coordinator, now) for each in question.groups]
 
 
-def _hold(held: HeldGroup, question: HoldGroups, coordinator: Coordinator, now: Now) -> HeldAnswer:
+def _hold(held: HeldGroup, question: HoldGroups, coordinator: Coordinator, now: Now) -> GroupHeld:
     groups = coordinator.groups
     group = groups.get(held.group_id)
     there = [*group.roster] if group is not None and held.generation < 0 else []
@@ -183,14 +183,14 @@ def _hold(held: HeldGroup, question: HoldGroups, coordinator: Coordinator, now: 
     try:
         groups.handle(held.group_id, hold, now)
     except BrokerError as refusal:
-        return HeldAnswer(refusal.code, -1, [])
+        return GroupHeld(refusal.code, -1, [])
     group = groups.find(held.group_id)
     before = [
         (each.metadata(SHARING).decode(BYTES), each.assignment.decode(BYTES))
         for each in there[:BEFORE_MAX]
         if each.member_id not in group.roster
     ]
-    return HeldAnswer(ErrorCode.NONE, group.generation, before)
+    return GroupHeld(ErrorCode.NONE, group.generation, before)
 
 
 HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]] = {

@@ -379,7 +379,7 @@ class Config(SecuritySettings):
     )
     grpc_offsets_retention_minutes: int = setting(
         31 * 24 * 60,
-        "The same of a group of SeaweedMQ's subscribers, if it is longer: they may be away 30 days.",
+        "The same for a group of SeaweedMQ's subscribers, if longer: they may be away 30 days.",
         at_least=1,
         update=Update.CLUSTER_WIDE,
     )

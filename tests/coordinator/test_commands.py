@@ -21,7 +21,7 @@ from smq.wire.internal.form import (
     encode_question,
 )
 from smq.wire.internal.frames import InternalReader
-from smq.wire.internal.groups import HeldAnswer, HeldGroup, HeldRow, HoldGroups
+from smq.wire.internal.groups import GroupHeld, HeldGroup, HeldRow, HoldGroups
 from smq.wire.internal.manifest import (
     CommitSegments,
     DeleteSegments,
@@ -229,13 +229,13 @@ def test_lines_of_a_shard_wait_for_the_end_of_the_turn(driver: CoordinatorDriver
 def test_members_are_taken_with_those_that_had_their_place_before(
     driver: CoordinatorDriver,
 ) -> None:
-    def hold(*names: str, generation: int = -1) -> list[HeldAnswer]:
+    def hold(*names: str, generation: int = -1) -> list[GroupHeld]:
         rows = [HeldRow(each, "client", "/host", f"I am {each}", "\x00\xff") for each in names]
         return ask(driver, HoldGroups(10_000, [HeldGroup("g", generation, rows, [])]))
 
-    assert hold("a") == [HeldAnswer(0, 1, [])]
-    assert hold("b", generation=1) == [HeldAnswer(0, 2, [])]
-    assert hold("b", "c") == [HeldAnswer(0, 3, [("I am a", "\x00\xff")])]
+    assert hold("a") == [GroupHeld(0, 1, [])]
+    assert hold("b", generation=1) == [GroupHeld(0, 2, [])]
+    assert hold("b", "c") == [GroupHeld(0, 3, [("I am a", "\x00\xff")])]
     group = driver.coordinator.groups.find("g")
     assert [(each.member_id, each.assignment) for each in group.roster] == [
         ("b", b"\x00\xff"),
@@ -249,6 +249,6 @@ def test_a_group_that_cannot_be_held_is_refused_alone(driver: CoordinatorDriver)
     groups = [HeldGroup(each, -1, [row], []) for each in ("k", "g")]
     refused, held = ask(driver, HoldGroups(10_000, [*groups]))
     assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert held == HeldAnswer(0, 1, [])
+    assert held == GroupHeld(0, 1, [])
     gone = HeldGroup("no group", 3, [], ["a"])
     assert [each.error_code != 0 for each in ask(driver, HoldGroups(10_000, [gone]))] == [True]

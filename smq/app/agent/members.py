@@ -29,7 +29,7 @@ from smq.client.consuming.group.group_protocol import read_assignment, write_ass
 from smq.client.kafka.group_admin import OUTSIDE, GroupVoice
 from smq.client.names import TopicPartition
 from smq.model.errors import ErrorCode, PeerError, StoreError
-from smq.wire.internal.groups import MEMBERS_MAX, HeldAnswer, HeldGroup, HeldRow, HoldGroups
+from smq.wire.internal.groups import MEMBERS_MAX, GroupHeld, HeldGroup, HeldRow, HoldGroups
 
 SESSION_MS = 10_000
 BEAT_S = 3.0
@@ -54,7 +54,7 @@ class InstanceName(NamedTuple):
 
 Past: TypeAlias = Mapping[InstanceName, frozenset[int]]
 """The partitions of a topic that instances had before this process."""
-AskHolder: TypeAlias = Callable[[HoldGroups], Awaitable[Sequence[HeldAnswer]]]
+AskHolder: TypeAlias = Callable[[HoldGroups], Awaitable[Sequence[GroupHeld]]]
 
 
 @dataclass(slots=True, eq=False)
@@ -291,7 +291,7 @@ class GroupMembers:
         if roll is not None:
             roll.start_over()
 
-    def _take(self, told: HeldGroup, answer: HeldAnswer) -> bool:
+    def _take(self, told: HeldGroup, answer: GroupHeld) -> bool:
         """Take the coordinator's answer for a group; whether there is more to tell at once."""
         roll = self._rolls.get(told.group_id)
         if roll is None:

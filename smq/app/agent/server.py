@@ -44,7 +44,7 @@ from smq.store.config_changes import open_config_changes
 from smq.store.layouts import open_layouts
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME as STORE
-from smq.wire.internal.groups import HeldAnswer, HoldGroups
+from smq.wire.internal.groups import GroupHeld, HoldGroups
 
 MiB = 1024 * 1024
 RECEIVE_BYTES_MAX = 16 * MiB
@@ -149,8 +149,8 @@ def _holder(inheritance: Inheritance) -> AskHolder:
     asker = Asker(inheritance.socket_path(COORDINATOR), HOLD_S_MAX)
     in_thread = _in_one_thread("members")
 
-    async def ask(question: HoldGroups) -> Sequence[HeldAnswer]:
-        held: Sequence[HeldAnswer] = (await in_thread(asker.ask, question))[0]
+    async def ask(question: HoldGroups) -> Sequence[GroupHeld]:
+        held: Sequence[GroupHeld] = (await in_thread(asker.ask, question))[0]
         return held
 
     return ask

@@ -33,7 +33,7 @@ class HeldGroup(NamedTuple):
     gone: list[str]
 
 
-class HeldAnswer(NamedTuple):
+class GroupHeld(NamedTuple):
     """The group's generation, or Kafka's code of an error. `before`: what members said and had that
     have gone because they were not named."""
 
@@ -43,7 +43,7 @@ class HeldAnswer(NamedTuple):
 
 
 @frozen
-class HoldGroups(Question[list[HeldAnswer]]):
+class HoldGroups(Question[list[GroupHeld]]):
     """Take these members, and give all of their groups another session timeout."""
 
     session_timeout_ms: int

@@ -15,7 +15,7 @@ from smq.client.kafka.group_admin import OUTSIDE
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, Unavailable
 from smq.security.principals import Peer, Principal
-from smq.wire.internal.groups import HeldAnswer, HoldGroups
+from smq.wire.internal.groups import GroupHeld, HoldGroups
 
 NAME = TopicPartition("t", 0)
 G = NamedGroup("g")
@@ -37,7 +37,7 @@ class Asked:
         return self.takes.pop(0) if self.takes else True
 
 
-async def nobody(_: HoldGroups) -> list[HeldAnswer]:
+async def nobody(_: HoldGroups) -> list[GroupHeld]:
     raise Unavailable("coordinator", "it is away")
 
 
@@ -131,10 +131,10 @@ def test_a_member_commits_and_again_once_the_coordinator_knows_it() -> None:
     async def talk() -> None:
         generation = 4
 
-        async def hold(question: HoldGroups) -> list[HeldAnswer]:
+        async def hold(question: HoldGroups) -> list[GroupHeld]:
             nonlocal generation
             generation += 1
-            return [HeldAnswer(0, generation, []) for _ in question.groups]
+            return [GroupHeld(0, generation, []) for _ in question.groups]
 
         asked, members = Asked(), GroupMembers(hold)
         commits = GroupCommits(asked, members)  # type: ignore[arg-type]

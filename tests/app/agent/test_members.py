@@ -19,7 +19,7 @@ from smq.client.locate import cluster_at
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, Unavailable
 from smq.testing.smq_broker import SmqBroker
-from smq.wire.internal.groups import MEMBERS_MAX, HeldAnswer, HeldGroup, HoldGroups
+from smq.wire.internal.groups import MEMBERS_MAX, GroupHeld, HeldGroup, HoldGroups
 from tests.app.agent.doors import SETTINGS, Doors, opened, refused
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
 
@@ -38,16 +38,16 @@ class Coordinator:
         self.is_away = False
         self.asked: list[HoldGroups] = []
 
-    async def hold(self, question: HoldGroups) -> list[HeldAnswer]:
+    async def hold(self, question: HoldGroups) -> list[GroupHeld]:
         await asyncio.sleep(0)
         self.asked.append(question)
         if self.is_away:
             raise Unavailable("coordinator", "it is away")
         return [self._hold(each) for each in question.groups]
 
-    def _hold(self, held: HeldGroup) -> HeldAnswer:
+    def _hold(self, held: HeldGroup) -> GroupHeld:
         if self.errors:
-            return HeldAnswer(self.errors.pop(0), -1, [])
+            return GroupHeld(self.errors.pop(0), -1, [])
         rows = self.groups.setdefault(held.group_id, {})
         before = []
         if held.generation < 0:
@@ -55,12 +55,12 @@ class Coordinator:
             before = [(row.said, row.assignment) for key, row in rows.items() if key not in ids]
             rows.clear()
         elif held.generation != self.generation:
-            return HeldAnswer(ErrorCode.ILLEGAL_GENERATION, -1, [])
+            return GroupHeld(ErrorCode.ILLEGAL_GENERATION, -1, [])
         rows |= {each.member_id: each for each in held.members}
         for each in held.gone:
             rows.pop(each, None)
         self.generation += 1
-        return HeldAnswer(0, self.generation, before)
+        return GroupHeld(0, self.generation, before)
 
     def instances(self, group: str = "g") -> list[str]:
         return sorted(json.loads(row.said)[0] for row in self.groups.get(group, {}).values())

@@ -2,7 +2,7 @@
 
 from smq.wire.internal.form import decode_answer, decode_question, encode_answer, encode_question
 from smq.wire.internal.frames import InternalReader
-from smq.wire.internal.groups import HeldAnswer, HeldGroup, HeldRow, HoldGroups
+from smq.wire.internal.groups import GroupHeld, HeldGroup, HeldRow, HoldGroups
 from smq.wire.internal.messages import FOR_COORDINATOR
 
 
@@ -14,6 +14,6 @@ def test_members_arrive_as_they_were_named() -> None:
 
 
 def test_the_partitions_of_members_before_come_back() -> None:
-    held = [HeldAnswer(0, 3, [('["a"]', "\x00\xff")]), HeldAnswer(23, -1, [])]
+    held = [GroupHeld(0, 3, [('["a"]', "\x00\xff")]), GroupHeld(23, -1, [])]
     [frame] = InternalReader().receive(encode_answer(1, held))
     assert decode_answer(HoldGroups, frame.body) == held
