@@ -22,6 +22,7 @@ import typer
 
 from shm.peer import ROOT
 from smq.cli.output import say
+from smq.model.named_files import read_named
 
 if TYPE_CHECKING:
     from smq.cli.key_pairs import KeyPair
@@ -152,7 +153,7 @@ def _authority(directory: Path) -> "KeyPair | None":
             "or name another directory for another authority (if the first run here was killed, "
             f"{there} has signed nothing: remove it)"
         )
-    return KeyPair(*(each.read_bytes() for each in halves))
+    return KeyPair(*(read_named(each) for each in halves))
 
 
 def _refuse_others(directory: Path, authority: "KeyPair", names: list[str]) -> None:
@@ -163,7 +164,7 @@ def _refuse_others(directory: Path, authority: "KeyPair", names: list[str]) -> N
 
     for name in names:
         try:
-            is_its_own = is_signed_by((directory / name).read_bytes(), authority.certificate)
+            is_its_own = is_signed_by(read_named(directory / name), authority.certificate)
         except FileNotFoundError:
             continue
         except ValueError:

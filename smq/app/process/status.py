@@ -18,6 +18,7 @@ from shm.kernels.base import words
 from shm.kernels.base.words import COUNTER_SEALED_CACHE_HITS
 from shm.segment import LogMemory
 from shm.timings import Timings
+from smq.model.named_files import UnusableNamedFile, read_named
 
 COUNTERS = {
     "produce_requests": words.COUNTER_PRODUCE_REQUESTS,
@@ -96,8 +97,8 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
     Raises SystemExit if it is another user's.
     """
     try:
-        fields = json.loads(status_path(data_dir).read_text())
-    except (FileNotFoundError, NotADirectoryError):
+        fields = json.loads(read_named(status_path(data_dir)))
+    except (FileNotFoundError, NotADirectoryError, UnusableNamedFile):
         return None
     except PermissionError as reason:
         raise SystemExit(

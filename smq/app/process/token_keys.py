@@ -9,6 +9,7 @@ from pathlib import Path
 from smq.app.process.clock import wall_ms
 from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
 from smq.model.config import Config
+from smq.model.named_files import read_named
 from smq.model.security_settings import CLOCK_SKEW_SECONDS_MAX
 from smq.model.urls import path_of_file_url
 from smq.security.listeners import Listener
@@ -71,14 +72,11 @@ class WatchedTokens:
                 "sasl.enabled.mechanisms: OAUTHBEARER needs `pip install smq-broker[security]`"
             ) from reason
         try:
-            with self._path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+            data = read_named(self._path, FILE_BYTES_MAX)
         except OSError as reason:
             raise UnusableTokens(
                 f"{self._setting}: {self._path} cannot be read: {reason}"
             ) from reason
-        if len(data) > FILE_BYTES_MAX:
-            raise UnusableTokens(f"{self._setting}: {self._path} has over {FILE_BYTES_MAX} bytes")
         try:
             return PublishedKeys(data)
         except UnusableJwks as reason:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from smq.client.clock import Clock
 from smq.model.errors import PeerError
+from smq.model.named_files import read_named
 
 
 class Deadline(NamedTuple):
@@ -49,7 +50,7 @@ def posted(  # noqa: PLR0913, PLR0917  (what a request has)
     if parts.scheme == "https":
         import ssl  # noqa: PLC0415  (takes its time)
 
-        context = ssl.create_default_context(cafile=authorities or None)
+        context = ssl.create_default_context(cadata=_trusted(authorities))
         connection = HTTPSConnection(parts.hostname, parts.port, context=context)
     with _connected(parts.hostname, connection.port, deadline) as plain:
         sock = plain
@@ -65,6 +66,12 @@ def posted(  # noqa: PLR0913, PLR0917  (what a request has)
                 while piece := response.read1(answer_bytes_max):
                     data += piece
                 return response.status, data
+
+
+def _trusted(authorities: str) -> str | None:
+    """The certificates of a file of PEM, whose comments may have any letters; None: those of the
+    system are trusted. Raises OSError."""
+    return read_named(authorities).decode("ascii", "ignore") if authorities else None
 
 
 def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:

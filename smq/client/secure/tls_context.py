@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from smq.client.secure.security import TlsFiles
+from smq.model.named_files import read_named
 from smq.security.listener_rules import keys_refused, only_java_reads
 
-FILE_BYTES_MAX = 1024 * 1024
 _PEM = b"-----BEGIN "
 _JKS = b"\xfe\xed\xfe\xed"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -113,8 +113,7 @@ def _read(files: TlsFiles, name: str) -> bytes:
 
 def _content(name: str, path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX)
+        data = read_named(path)
     except OSError as error:
         raise ValueError(f"{name}: {path} cannot be read: {error}") from error
     if data.startswith(_JKS):

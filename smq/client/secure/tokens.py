@@ -15,7 +15,6 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
@@ -23,6 +22,7 @@ from smq.client.clock import Clock
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable
 from smq.client.secure.exchange import Deadline, posted
 from smq.model.errors import PeerError
+from smq.model.named_files import read_named
 from smq.security.listener_rules import is_loopback
 
 USED_SHARE = 0.8  # Of a token's life. A connection ends after more of it, so the next has another.
@@ -127,8 +127,7 @@ class TokenFile(TokenSource):
     def _fetch(self, clock: Clock, seconds_max: float) -> tuple[str, float]:
         del clock, seconds_max
         try:
-            with Path(self.path).open("rb") as file:
-                data = file.read(TOKEN_BYTES_MAX + 1)
+            data = read_named(self.path, TOKEN_BYTES_MAX)
         except OSError as error:
             raise AuthenticationFailed(f"{self._name()} cannot be read: {error}") from error
         return data.decode("ascii", "replace").strip(), 0

@@ -1,5 +1,6 @@
 """The keys of an issuer, from a file that changes."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -107,13 +108,15 @@ def test_once_the_broker_has_served_a_bad_file_takes_no_token_until_it_is_good(
 
 
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    large, nothing = tmp_path / "large", tmp_path / "nothing"
+    large, nothing, pipe = (tmp_path / each for each in ("large", "nothing", "pipe"))
+    os.mkfifo(pipe)
     large.write_text(published("rsa") + " " * FILE_BYTES_MAX)
     nothing.write_bytes(b"")
     for path, why in (
         (tmp_path / "none", "cannot be read: .*No such file"),
         (tmp_path, "cannot be read: .*Is a directory"),
-        (large, f"has over {FILE_BYTES_MAX} bytes"),
+        (large, f"cannot be read: it has over {FILE_BYTES_MAX} bytes"),
+        (pipe, "cannot be read: it is no file, but a pipe"),
         (nothing, "is no JWKS that can be used: it is no JSON object"),
     ):
         with pytest.raises(UnusableTokens, match=f"{SETTING}{path} {why}"):

@@ -1,15 +1,12 @@
 """Properties files are read as Java reads them, and the environment sets properties too."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from smq.client.secure.properties import (
-    FILE_BYTES_MAX,
-    parse_properties,
-    read_properties,
-    variables,
-)
+from smq.client.secure.properties import parse_properties, read_properties, variables
+from smq.model.named_files import NAMED_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -43,9 +40,10 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) -> None:
     large, latin = tmp_path / "large", tmp_path / "latin"
-    large.write_bytes(b"#" * (FILE_BYTES_MAX + 1))
+    large.write_bytes(b"#" * (NAMED_BYTES_MAX + 1))
     latin.write_bytes("a=ü".encode("latin-1"))
-    for path in (large, latin, tmp_path / "none", tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (large, latin, tmp_path / "none", tmp_path, tmp_path / "pipe"):
         with pytest.raises(ValueError, match=str(path)):
             read_properties(path)
 
