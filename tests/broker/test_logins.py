@@ -92,6 +92,7 @@ def librdkafka(doors: Doors, protocol: str, mechanism: str, **more: Any) -> dict
     return options | more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
 def test_librdkafka_logs_in(doors: Doors, topic: str, protocol: str, mechanism: str) -> None:
     producer = Producer(librdkafka(doors, protocol, mechanism))

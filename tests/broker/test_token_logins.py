@@ -208,6 +208,7 @@ def test_our_own_client_logs_in_with_the_tokens_of_a_callback(door: Door, topic:
     assert sorted(read) == sorted(VALUES)
 
 
+@pytest.mark.slow
 def test_our_own_client_goes_on_when_its_tokens_end(door: Door, topic: str) -> None:
     """It asks the endpoint for others in time."""
     config = {

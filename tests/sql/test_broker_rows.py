@@ -104,6 +104,7 @@ def rows_as_reader(kinds: KindsBroker) -> list[list[str]]:
         return [rows_of(query, topics) for query in QUERIES]
 
 
+@pytest.mark.slow
 @needs_root
 def test_another_user_gets_the_rows_of_the_files(kinds: KindsBroker) -> None:
     with of_files(kinds.broker) as topics:

@@ -65,6 +65,7 @@ def test_secured_brokers_keep_their_promises_in_many_simulations(place: Workplac
     assert not failed, "\n".join(f"make sim SEED={each.seed}: {each.why}" for each in failed)
 
 
+@pytest.mark.slow
 def test_a_secured_seed_replays_exactly(place: Workplace) -> None:
     first, again = (simulate(SECURED[0], place, tells_details=True) for _ in range(2))
     assert first.trail == again.trail

@@ -257,6 +257,7 @@ def test_a_broker_that_accepts_and_does_not_answer_is_waited_for_until_the_deadl
             in_time(lambda: Cluster(kafka.bootstrap, deadline_seconds=0.2))
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_silent_is_left_for_another_that_answers(
     kafka: FakeKafka,
 ) -> None:

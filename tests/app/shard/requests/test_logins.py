@@ -329,6 +329,7 @@ class TlsClient(Client):
             return
 
 
+@pytest.mark.slow
 def test_tls_carries_logins_large_requests_and_large_answers(door: Door, files: Files) -> None:
     context = context_of(files)
     door.add_entrance(context=lambda: context)
