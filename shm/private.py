@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = 0
+LOCK = ".lock"
 
 
 def is_private(directory: Path) -> bool:
@@ -80,6 +81,15 @@ def _make_private(directory: Path) -> None:
         raise PermissionError(f"others may replace {missing[-1].parent}")
     for each in reversed(missing):
         each.mkdir(exist_ok=True, mode=0o700)
+
+
+def open_lock(directory: Path) -> int:
+    """A file of a directory to lock, which its owner alone can open. Raises OSError.
+
+    Whoever may read a directory could lock the directory itself, and hold the lock for ever.
+    """
+    lock = directory / LOCK
+    return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def set_by_default(variable: str, value: str) -> None:

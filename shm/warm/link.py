@@ -30,6 +30,7 @@ from shm.kernels.base.library import (
     machine_folder,
     sources_line,
 )
+from shm.private import open_lock
 
 C_COMPILER = "cc"
 WHY_NOT = f"{FILE}.failed"  # Beside a machine's library: why the last attempt to make one failed.
@@ -287,7 +288,7 @@ def main() -> None:
     os.environ.update(_COMPILE)
     os.nice(_POLITE)
     folder = machine_folder()
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock = open_lock(folder)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _try_to_link(folder)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shm.peer import ROOT
+from shm.private import LOCK, open_lock
 from smq.cli.output import say
 from smq.model.named_files import read_named
 
@@ -89,15 +90,20 @@ def _alone(directory: Path) -> Iterator[None]:
 
     from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
 
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock, fd = directory / LOCK, open_lock(directory)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as reason:
+            if not os.path.samestat(os.fstat(fd), lock.lstat()):
+                raise BlockingIOError  # noqa: TRY301  (The other run has just ended.)
+        except (BlockingIOError, FileNotFoundError) as reason:
             raise refusal(
                 f"another `smq certs` writes to {directory}; wait until it has ended"
             ) from reason
-        yield
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
     finally:
         os.close(fd)
 

@@ -1,3 +1,5 @@
+import fcntl
+import os
 import ssl
 import stat
 from pathlib import Path
@@ -6,7 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli import key_pairs
+from shm.private import LOCK, open_lock
+from smq.cli import certs as module, key_pairs
 from smq.cli.verbs import app
 
 
@@ -170,6 +173,35 @@ def test_a_second_run_beside_the_first_is_refused_before_it_looks(
     assert {*contents(tmp_path)} == {"ca.pem", "ca-key.pem", "broker.pem", "bob.pem"}
     monkeypatch.setattr(key_pairs, "make_pair", make)
     run(str(tmp_path), "--client", "carol")
+
+
+def test_a_reader_of_the_directory_keeps_no_run_from_it(tmp_path: Path) -> None:
+    """Each user of this host may lock a file or a directory that it can open."""
+    reader = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        run(str(tmp_path))
+    finally:
+        os.close(reader)
+    assert {*contents(tmp_path)} == {"ca.pem", "ca-key.pem", "broker.pem"}
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_run_whose_lock_another_has_removed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_made_again: bool
+) -> None:
+    """Who comes now makes a lock of its own."""
+
+    def opened(directory: Path) -> int:
+        fd = open_lock(directory)
+        (directory / LOCK).unlink()
+        if is_made_again:
+            os.close(open_lock(directory))
+        return fd
+
+    monkeypatch.setattr(module, "open_lock", opened)
+    assert "another `smq certs` writes" in run(str(tmp_path), exit_code=1)
+    assert {*contents(tmp_path)} == ({LOCK} if is_made_again else set()), "it is the other run's"
 
 
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

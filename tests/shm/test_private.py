@@ -1,11 +1,14 @@
 """Directories that others cannot write; another user takes part where the tests run as root."""
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from shm.private import is_private, private_cache
+from shm.private import LOCK, is_private, open_lock, private_cache
+from tests.another_user import needs_root, result_as
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of another user")
@@ -67,3 +70,15 @@ def test_a_user_without_a_home_has_a_cache(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Path, "home", unknown)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert private_cache(Path("linked")).is_relative_to(tmp_path)
+
+
+@needs_root
+def test_a_lock_is_opened_by_its_owner_alone() -> None:
+    home = Path(tempfile.mkdtemp(prefix="smq-"))
+    home.chmod(0o755)
+    os.close(open_lock(home))
+    try:
+        for act in (lambda: open_lock(home), lambda: (home / LOCK).open().close()):
+            assert "PermissionError" in result_as(4321, act)
+    finally:
+        shutil.rmtree(home)

@@ -15,6 +15,7 @@ from typing import Any
 
 from shm.kernels.base.compiler import cache_directory
 from shm.kernels.base.library import SOURCES, may_use_library
+from shm.private import open_lock
 from shm.warm.client import warm_client
 from shm.warm.link import why_not_linked, why_unlinkable
 from shm.warm.reader import warm_reader
@@ -63,7 +64,7 @@ def warm_kernels() -> None:
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
     """A lock between compiling processes: Numba may give two versions of a kernel one file."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = open_lock(directory)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield

@@ -1,5 +1,6 @@
 """When the kernels are compiled, when they are only loaded, and when they are linked."""
 
+import fcntl
 import os
 from pathlib import Path
 from threading import Event, Thread
@@ -99,6 +100,19 @@ def test_of_two_first_starts_one_compiles_and_the_other_waits_and_loads(cache: C
         module.complete_mark().touch()
     other.join(10)
     assert cache.done == ["compiling the", "load", "the kernels", "link"]
+
+
+def test_a_reader_of_the_cache_keeps_no_start_waiting(cache: Cache) -> None:
+    reader = os.open(cache.directory, os.O_RDONLY)
+    try:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        first = Thread(target=module.warm_kernels, daemon=True)
+        first.start()
+        first.join(60)
+        assert not first.is_alive()
+    finally:
+        os.close(reader)
+    assert cache.done == COMPILED
 
 
 def test_a_machine_without_a_c_compiler_says_so_and_starts_nothing(

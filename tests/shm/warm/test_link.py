@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from shm.kernels.base.library import FILE, MANIFEST
+from shm.private import open_lock
 from shm.warm import link as module
 from shm.warm.link import link, why_not_linked, why_unlinkable
 from tests.clients.toolchain import missing
@@ -187,7 +188,7 @@ def test_while_another_process_links_nothing_is_done(
     monkeypatch.setattr("os.nice", lambda _: None)
     monkeypatch.setattr("os.environ", {})
     monkeypatch.setattr(module, "link_all", lambda _: pytest.fail("it links"))
-    other = os.open(tmp_path, os.O_RDONLY)
+    other = open_lock(tmp_path)
     try:
         fcntl.flock(other, fcntl.LOCK_EX)
         module.main()
