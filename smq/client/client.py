@@ -246,8 +246,8 @@ class Client:
         poll_interval_s_max  without a poll for this long it is out of the group too
         batch_bytes_max      how much a poll takes from a log's ring, or fetches of a partition; one
                              batch is always taken
-        inflated_bytes_max   how far a compressed batch may inflate: a poll raises BatchTooLarge
-                             before one that goes beyond. A poll ends once it has inflated so much
+        inflated_bytes_max   how far a compressed batch, or its columns, may inflate: a poll raises
+                             BatchTooLarge before a larger one, and ends once so much is inflated
         spin_us              how long to poll before sleeping: lower latency, at the cost of a core
         isolation_level      "read_committed": neither records of aborted transactions nor, until
                              it is decided, records after the start of an open one;
