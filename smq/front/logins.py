@@ -282,6 +282,8 @@ class HttpLogins:
             holder = await self._in_lane(lambda: tokens.holder_of(text), "", asking)
         except InvalidToken:
             await self._fail(asking, shown)
+        if not holder.is_current():  # Its key was withdrawn meanwhile.
+            await self._fail(asking, shown)
         self._known_tokens[token] = _KnownToken(holder, keys)
         return LoggedIn(holder.user, holder, tokens.left_ms(holder) / 1000)
 

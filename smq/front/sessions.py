@@ -3,7 +3,8 @@
 A session is known by a random id in a cookie, of which only a keyed hash is kept. It ends
 
     with a logout, or when its user or a super user ends it,
-    when the user's credential is changed or deleted, or the token with which it began ends,
+    when the user's credential is changed or deleted, or the token with which it began ends or the
+    issuer withdraws the key that has signed it,
     after AGE_S, or when nothing was asked for IDLE_S (monotonic time),
     when its user has more than OF_USER_MAX, or all have more than SESSIONS_MAX: the one that was
     used longest ago,

@@ -159,6 +159,23 @@ def test_keys_that_the_issuer_has_changed_are_used_without_a_restart(door: Door)
     assert lasts(door, issued())
 
 
+def test_a_connection_ends_with_the_key_that_signed_its_token(door: Door) -> None:
+    asked = ApiVersionsRequest()
+    write_jwks(door.keys, "rsa other", "rsa", "p-256")
+    deadline = time.monotonic() + SECONDS_MAX
+    while not lasts(door, issued(key="rsa other")):
+        assert time.monotonic() < deadline, "the file is not read again"
+    with door.client() as ends, door.client() as stays:
+        for client, key in ((ends, "rsa other"), (stays, "rsa")):
+            assert not log_in(client, issued(key=key)).auth_bytes
+        write_jwks(door.keys, "rsa", "p-256")
+        deadline = time.monotonic() + SECONDS_MAX
+        while ends.ask("ApiVersions", 0, asked) is not None:
+            assert time.monotonic() < deadline, "it is not closed"
+        assert stays.ask("ApiVersions", 0, asked).error_code == ErrorCode.NONE
+    assert not lasts(door, issued(key="rsa other"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_ten_thousand_bad_logins_leave_the_broker_to_others(door: Door, topic: str) -> None:

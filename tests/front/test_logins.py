@@ -8,12 +8,14 @@ import pytest
 
 from smq.app.process.token_keys import NoKeys
 from smq.front.logins import KNOWN_MAX, Asking, HttpLogins, LoginRefused, Passwords
+from smq.front.sessions import BrowserSessions
 from smq.security.acls import Operation
 from smq.security.decoys import Decoys
 from smq.security.plain import PlainServer
 from smq.security.principals import Principal
 from smq.security.rights import Rights
 from smq.security.sasl import Work
+from smq.security.tokens import Signed
 from tests.front.users import SUPER, Users, as_user, logins_for, may
 from tests.security.issuer import (
     LIFETIME_SECONDS,
@@ -271,6 +273,33 @@ def test_a_token_that_was_right_is_remembered_until_it_ends_or_the_keys_change()
     assert logins.remembered(asking) is not None
     now_s[0] += LIFETIME_SECONDS
     assert logins.remembered(asking) is None
+
+
+def test_a_key_that_is_withdrawn_ends_what_its_token_began() -> None:
+    tokens = tokens_at(lambda: 1000 * NOW_S)
+    logins, jwt = logins_for(Users(), tokens=tokens), token(claims_of(NOW_S))
+    found = asyncio.run(logins.by_token(jwt, Asking("POST", {}, HERE, is_private=True)))
+    sessions = BrowserSessions()
+    session_id = sessions.begin(found, HERE, 0.0)
+    assert sessions.visit(session_id, HERE, 1.0, is_use=True)
+    tokens.keys = NoKeys()
+    assert sessions.visit(session_id, HERE, 1.0, is_use=True) is None
+
+
+def test_a_token_whose_key_is_withdrawn_while_it_is_checked_is_refused() -> None:
+    tokens = tokens_at(lambda: 1000 * NOW_S)
+    keys = tokens.keys
+
+    class Withdrawn:
+        def opened(self, text: str) -> Signed:
+            tokens.keys = NoKeys()
+            return keys.opened(text)
+
+        def has(self, key: str) -> bool:
+            return keys.has(key)
+
+    tokens.keys = Withdrawn()
+    assert status(logins_for(Users(), tokens=tokens), shown(token(claims_of(NOW_S)))) == 401
 
 
 def test_the_head_of_a_request_shows_whether_it_needs_a_check() -> None:

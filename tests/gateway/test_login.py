@@ -19,7 +19,6 @@ from smq.security.decoys import Decoys
 from smq.security.mechanisms import MECHANISMS, LoginServers
 from smq.security.oauthbearer import ERROR, NAME as OAUTHBEARER
 from smq.security.principals import USER, Principal
-from smq.security.tokens import TokenHolder
 from smq.testing.credentials import UsersInMemory
 from smq.wire.codec import Writer
 from smq.wire.generated import apis
@@ -331,7 +330,8 @@ def test_a_bad_token_is_answered_with_an_error_before_the_login_fails(bench: Sha
 
 def test_another_token_of_the_same_user_renews_a_login(bench: ShardBench) -> None:
     for sub, has_failed in (("alice", False), ("bob", True)):
-        login = with_tokens(bench, LoginSession(ALICE, OAUTHBEARER, 1000, TokenHolder("alice", 0)))
+        former = tokens_at(lambda: NOW.wall_ms).holder_of(issued(claims_of(NOW.wall_ms / 1000)))
+        login = with_tokens(bench, LoginSession(ALICE, OAUTHBEARER, 1000, former))
         take(login, handshake(OAUTHBEARER))
         assert take(login, token(bearer(sub=sub))).has_failed == has_failed
         assert (login.session is None) == has_failed

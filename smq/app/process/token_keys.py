@@ -15,7 +15,7 @@ from smq.model.urls import path_of_file_url
 from smq.security.listeners import Listener
 from smq.security.mechanisms import enabled_mechanisms
 from smq.security.oauthbearer import NAME as OAUTHBEARER
-from smq.security.tokens import InvalidToken, Keys, TokenRules, Tokens
+from smq.security.tokens import InvalidToken, Keys, Signed, TokenRules, Tokens
 
 FILE_BYTES_MAX = 1024 * 1024  # Three keys with their certificates have some kilobytes.
 STAYS = "the keys from before stay in use"
@@ -30,9 +30,13 @@ class UnusableTokens(UnusableFile):
 class NoKeys:
     """Those of an issuer whose file cannot be used: they have signed nothing; implements Keys."""
 
-    def payload_of(self, _token: str) -> bytes:
+    def opened(self, _token: str) -> Signed:
         """See Keys."""
         raise InvalidToken("there are no keys")
+
+    def has(self, _key: str) -> bool:
+        """See Keys."""
+        return False
 
 
 class WatchedTokens:
@@ -59,10 +63,12 @@ class WatchedTokens:
         )
         self.tokens = Tokens(_rules(config, listener), self._watched.value, wall_ms)
 
-    def look(self) -> None:
-        """Use a file that has changed. Called about once a second."""
+    def look(self) -> bool:
+        """Use a file that has changed, and tell whether there are other keys now. Called about once
+        a second."""
         self._watched.look()
-        self.tokens.keys = self._watched.value
+        former, self.tokens.keys = self.tokens.keys, self._watched.value
+        return self.tokens.keys is not former
 
     def _read(self) -> Keys:
         try:

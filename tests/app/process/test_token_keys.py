@@ -70,19 +70,23 @@ def test_tokens_are_checked_as_the_settings_say(tmp_path: Path) -> None:
 def test_changed_keys_are_used_and_bad_ones_are_not(tmp_path: Path) -> None:
     path, said = tmp_path / "jwks.json", list[str]()
     tokens = watched(said, write_jwks(path, "rsa"))
-    tokens.look()
+    holder = tokens.tokens.holder_of(signed())
+    assert not tokens.look()
     assert said == []
     path.write_text("{}")
-    tokens.look()
+    assert not tokens.look()
     path.unlink()
-    tokens.look()
-    tokens.look()
+    assert not tokens.look()
+    assert not tokens.look()
     assert len(said) == 2
     assert "is no JWKS that can be used: it has no list `keys`" in said[0]
     assert all(each.endswith("; the keys from before stay in use") for each in said)
     assert takes(tokens, signed())
+    assert holder.is_current()
     write_jwks(path, "rsa other")
-    tokens.look()
+    assert tokens.look()
+    assert not tokens.look()
+    assert not holder.is_current()
     assert said[2].endswith("(SASL_SSL): the keys have been read again")
     assert not takes(tokens, signed())
     assert takes(tokens, signed("rsa other"))
