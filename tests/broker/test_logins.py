@@ -5,6 +5,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from time import monotonic
@@ -29,7 +30,7 @@ from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from tests.app.fake_broker import eventually
 from tests.app.shard_client import request
 from tests.broker.hostile import RawClient
-from tests.broker.users import add_users, remove_user
+from tests.broker.users import STRONGER, WEAKER, add_users, remove_user
 
 TOOLS = "org.apache.kafka.tools"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -242,16 +243,34 @@ def test_a_restarted_shard_without_usable_keys_serves_its_other_listeners(
         eventually(comes_in, "the keys are good again")
 
 
-def test_a_deleted_credential_ends_the_connections_that_used_it(doors: Doors) -> None:
-    add_users(doors.broker.bootstrap, {"mallory": "m"})
+@contextmanager
+def logged_in_plainly(doors: Doors, user: str, password: str) -> Iterator[RawClient]:
     with RawClient(doors.broker.port_of("SASL_PLAINTEXT")) as client:
         client.send(request("SaslHandshake", 1, SaslHandshakeRequest(mechanism="PLAIN")))
-        token = SaslAuthenticateRequest(auth_bytes=b"\0mallory\0m")
+        token = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
         assert client.answer()
         assert client.ask("SaslAuthenticate", 2, token).error_code == ErrorCode.NONE
         assert client.ask("ApiVersions", 0, ApiVersionsRequest()).error_code == ErrorCode.NONE
+        yield client
+
+
+def test_a_deleted_credential_ends_the_connections_that_used_it(doors: Doors) -> None:
+    add_users(doors.broker.bootstrap, {"mallory": "m"})
+    with logged_in_plainly(doors, "mallory", "m") as client:
         remove_user(doors.broker.bootstrap, "mallory")
         assert client.ask("ApiVersions", 0, ApiVersionsRequest()) is None
+
+
+def test_a_stronger_credential_ends_the_connections_that_plain_checked_with_the_weaker(
+    doors: Doors,
+) -> None:
+    add_users(doors.broker.bootstrap, {"peggy": "old"}, [WEAKER])
+    with logged_in_plainly(doors, "peggy", "old") as client:
+        add_users(doors.broker.bootstrap, {"peggy": "new"}, [STRONGER])
+        assert client.ask("ApiVersions", 0, ApiVersionsRequest()) is None
+    with logged_in_plainly(doors, "peggy", "new") as client:
+        add_users(doors.broker.bootstrap, {"peggy": "newer"}, [WEAKER])
+        assert client.ask("ApiVersions", 0, ApiVersionsRequest()).error_code == ErrorCode.NONE
 
 
 @pytest.fixture(scope="module")

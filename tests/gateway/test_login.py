@@ -18,6 +18,7 @@ from smq.security.credentials import ScramMechanism, look_up
 from smq.security.decoys import Decoys
 from smq.security.mechanisms import MECHANISMS, LoginServers
 from smq.security.oauthbearer import ERROR, NAME as OAUTHBEARER
+from smq.security.plain import CheckedPassword
 from smq.security.principals import USER, Principal
 from smq.testing.credentials import UsersInMemory
 from smq.wire.codec import Writer
@@ -137,7 +138,7 @@ def test_plain_logs_in(login: Login, version: int) -> None:
     assert (response.error_code, response.auth_bytes) == (ErrorCode.NONE, b"")
     assert response.session_lifetime_ms == (len("PLAIN") if version else 0)
     checked = look_up(USERS, "alice", ScramMechanism.SCRAM_SHA_512)
-    assert login.session == LoginSession(ALICE, "PLAIN", len("PLAIN"), checked)
+    assert login.session == LoginSession(ALICE, "PLAIN", len("PLAIN"), CheckedPassword((), checked))
 
 
 def exchange(login: Login, mechanism: str, send: Any) -> None:
