@@ -68,7 +68,8 @@ def connect(  # noqa: PLR0913  (how a client reaches its broker)
     transport           "shared memory", "kafka", or "auto": shared memory if the broker runs on
                         this host for this user, or has it among its super users; else Kafka's
                         protocol
-    timeout_s           how long a call waits for a broker that is away or does not answer
+    timeout_s           how long a call waits for a broker that is away or does not answer, or for
+                        an endpoint of tokens
     metadata_max_age_s  how often producers and consumers look for new partitions of their topics
     config              who you are, and which broker is the right one: properties as Kafka's
                         clients take them ("security.protocol", "sasl.…", "ssl.…"), or the path of

@@ -60,17 +60,18 @@ class TokenSource:
         """A pickled copy asks for a token of its own."""
         return {**self.__dict__, "_kept": None}
 
-    def token(self, clock: Clock) -> str:
-        """A token that lasts for a while. Raises AuthenticationFailed, and BrokerUnavailable if it
-        may be had later; neither while there is one that is still good."""
+    def token(self, clock: Clock, seconds_max: float = ENDPOINT_SECONDS_MAX) -> str:
+        """A token that lasts for a while; an endpoint is waited for so long at most. Raises
+        AuthenticationFailed, and BrokerUnavailable if it may be had later; neither while there is
+        one that is still good."""
         kept, now_s = self._kept, clock.monotonic_s()
         if kept is not None and now_s < kept.used_until_s:
             return kept.token
         if kept is None or now_s >= kept.ends_s:
-            found = self._ask(clock, now_s, ENDPOINT_SECONDS_MAX)
+            found = self._ask(clock, now_s, min(seconds_max, ENDPOINT_SECONDS_MAX))
         else:
             try:
-                found = self._ask(clock, now_s, EARLY_SECONDS_MAX)
+                found = self._ask(clock, now_s, min(seconds_max, EARLY_SECONDS_MAX))
             except (AuthenticationFailed, BrokerUnavailable):
                 again_s = min(now_s + ASK_AGAIN_SECONDS, kept.ends_s)
                 found = kept._replace(used_until_s=again_s)
@@ -166,7 +167,7 @@ class TokenEndpoint(TokenSource):
             raise AuthenticationFailed(f"{self._name()} answers without end") from error
         except TimeoutError as error:
             raise BrokerUnavailable(
-                f"{self._name()} gives no whole answer in {seconds_max:g} seconds"
+                f"{self._name()} gives no whole answer in {seconds_max:.3g} seconds"
             ) from error
         except (OSError, HTTPException) as error:
             why = getattr(error, "strerror", None) or type(error).__name__
