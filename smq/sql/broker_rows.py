@@ -19,7 +19,7 @@ from smq.client.client import Client
 from smq.client.consuming.consumer import Consumer
 from smq.client.errors import BatchTooLarge, BrokerUnavailable, UnreadableBatch
 from smq.client.kafka.admin import topic_configs
-from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.cluster import Cluster, TopicFacts
 from smq.client.kafka.offsets import EARLIEST, OffsetPlace
 from smq.client.locate import KAFKA
 from smq.client.names import TopicPartition
@@ -42,7 +42,7 @@ class BrokerTopics:
     """Topics of a broker whose files are not read.
 
     client    reads records, by Kafka's protocol
-    cluster   is asked for the types of topics
+    cluster   is asked for topics and their types
     """
 
     client: Client
@@ -57,12 +57,11 @@ class BrokerTopics:
 
         Raises QueryRefused, BrokerError.
         """
-        counts, ids = self.client.topics(), self.client.topic_ids()
-        names = sorted(counts.keys() & ids.keys())
-        found = [
-            self._rows(name, counts[name], ids[name], bytes_max) for name in mentioned(query, names)
-        ]
-        return names, found
+        # One answer: a topic that is created again meanwhile would have the partitions of another.
+        told = self.cluster.retrying(self.cluster.topics)
+        topics = {each.name: each for each in told if not each.is_internal}
+        found = [self._rows(topics[name], bytes_max) for name in mentioned(query, topics)]
+        return list(topics), found
 
     def schema(self, name: str) -> str:
         """The topic's `smq.schema`; "" without one, and to users who may not see its configs."""
@@ -74,14 +73,15 @@ class BrokerTopics:
             return ""
         return next((each.value or "" for each in configs if each.name == SCHEMA), "")
 
-    def _rows(self, name: str, count: int, topic_id: UUID, bytes_max: int) -> "BrokerRows":
+    def _rows(self, topic: TopicFacts, bytes_max: int) -> "BrokerRows":
         """The rows up to each partition's end as it is now."""
+        name = topic.name
         with self.client.consumer(isolation_level=live.ISOLATION_LEVEL) as consumer:
-            consumer.assign((name, each) for each in range(count))
+            consumer.assign((name, each) for each in range(len(topic.leaders)))
             ends, starts = consumer.find("latest"), consumer.find("earliest")
         ranges = {each.partition: (start, ends[each]) for each, start in starts.items()}
         types = self.schema(name)
-        records = BrokerRecords(self.client, name, topic_id, ranges, types, bytes_max)
+        records = BrokerRecords(self.client, name, topic.topic_id, ranges, types, bytes_max)
         return BrokerRows(name, types, records)
 
 
