@@ -9,6 +9,7 @@ That much is always read, so a search always makes progress.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from smq.app.front.desk.places import place_of
@@ -249,7 +250,7 @@ def matcher(wanted: Wanted) -> Callable[[Record], bool]:
             return False
         if name and not any(
             each == name and (not sign or needle in (value or b""))
-            for each, value in record.headers
+            for each, value in record.each_header()
         ):
             return False
         return not text or text in bytes(record.value or b"") or text in (record.key or b"")
@@ -260,9 +261,10 @@ def matcher(wanted: Wanted) -> Callable[[Record], bool]:
 def seen_of(record: Record, bytes_max: int) -> ShownRecord:
     """A copy of a record; key, value and each header are cut to `bytes_max`."""
     key, value = record.key, record.value
+    first = [*islice(record.each_header(), HEADERS_MAX + 1)]
     headers = tuple(
         (name[:PREVIEW_BYTES], None if each is None else each[:PREVIEW_BYTES])
-        for name, each in record.headers[:HEADERS_MAX]
+        for name, each in first[:HEADERS_MAX]
     )
     return ShownRecord(
         record.topic,
@@ -274,7 +276,7 @@ def seen_of(record: Record, bytes_max: int) -> ShownRecord:
         headers,
         _size(key),
         _size(value),
-        are_headers_cut=headers != record.headers,
+        are_headers_cut=headers != tuple(first),
     )
 
 

@@ -61,6 +61,7 @@ class _Released:
 
 
 RELEASED = _Released()
+HEADERS_AT_ONCE = 1 << 10  # Of `each_header`: each is some 300 bytes meanwhile.
 _ONLY_HEADER = HANDLE_HEADERS_WRITTEN[1:]  # Without their count.
 
 Found = TypeVar("Found")
@@ -146,6 +147,10 @@ class Record(_Place):
     def headers(self) -> Headers:
         """Keys and values. A key that is not UTF-8 encodes back with `surrogateescape`."""
         return self.chunk.headers_of(self.row)
+
+    def each_header(self) -> Iterator[tuple[str, bytes | None]]:
+        """The same, one after the other: a batch of a few kilobytes may have millions."""
+        return self.chunk.each_header(self.row)
 
     @property
     def payload(self) -> "Payload | None":
@@ -293,14 +298,16 @@ class Chunk:
         if count == 0:
             return ()
         headers, first = self.headers, int(self.columns[C_HEADERS_FIRST, row])
-        places = headers[:, first : first + count].T.tolist()
-        return tuple(
-            (
-                str(view[key_at : key_at + key_length], "utf-8", "surrogateescape"),
-                None if length < 0 else bytes(view[at : at + length]),
-            )
-            for key_at, key_length, at, length in places
-        )
+        return _headers_at(view, headers[:, first : first + count])
+
+    def each_header(self, row: int) -> Iterator[tuple[str, bytes | None]]:
+        """The headers of a record, some made at a time."""
+        view, count = self.view[:], int(self.columns[C_HEADER_COUNT, row])
+        for at in range(0, count, HEADERS_AT_ONCE):
+            view, headers = self.view[:], self.headers  # These say where the first is.
+            first = int(self.columns[C_HEADERS_FIRST, row])
+            end = first + min(at + HEADERS_AT_ONCE, count)
+            yield from _headers_at(view, headers[:, first + at : end])
 
     def payload_of(self, row: int, value: memoryview | None) -> "Payload | None":
         """The payload of a record with this value."""
@@ -341,6 +348,16 @@ class Chunk:
         chunk = Chunk(self.batches._replace(memory=memory, is_lent=False), columns, self.counts)
         chunk.payloads = self.payloads
         return chunk
+
+
+def _headers_at(view: memoryview, places: np.ndarray) -> Headers:
+    return tuple(
+        (
+            str(view[key_at : key_at + key_length], "utf-8", "surrogateescape"),
+            None if length < 0 else bytes(view[at : at + length]),
+        )
+        for key_at, key_length, at, length in places.T.tolist()
+    )
 
 
 def cut(batches: PlacedBatches, room: PollRoom) -> tuple[list[Chunk], int]:

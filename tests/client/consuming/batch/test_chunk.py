@@ -110,6 +110,23 @@ def test_header_keys_that_are_no_text_come_back() -> None:
     assert (key.encode(errors="surrogateescape"), value) == (b"\xff", b"1")
 
 
+def test_headers_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smq.client.consuming.batch.chunk.HEADERS_AT_ONCE", 2)
+    counts = (0, 1, 5, 4)
+    sent = [
+        Record(n, 0, None, None, tuple((b"h%d" % each, None) for each in range(count)))
+        for n, count in enumerate(counts)
+    ]
+    ((chunk,), _) = cut(batches_of(write_batch(sent)), PollRoom(64 << 20))
+    for record, count in zip(chunk.records(), counts, strict=True):
+        assert len(record.headers) == count
+        assert tuple(record.each_header()) == record.headers
+    headers = record.each_header()
+    chunk.release()
+    with pytest.raises(BatchReleased):
+        next(headers)
+
+
 def test_a_lent_chunk_is_copied_batch_by_batch() -> None:
     data = b"".join(moved(PLAIN, 5 * each) for each in range(3))
     batches = batches_of(data, is_lent=True)
