@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from smq.app.shard.connections.newcomers_queue import Newcomer, NewcomersQueue
 from smq.app.shard.requests import requests
 from smq.security.acls import Operation
 from smq.testing.simulation.events import KINDS, Event, events_of
@@ -55,6 +56,21 @@ NOW, LATER = 1000, 2000
 def place() -> Iterator[Workplace]:
     with workplace() as place:
         yield place
+
+
+@pytest.mark.sim
+def test_newcomers_wait_in_line_while_others_log_in(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, wait = list[Newcomer](), NewcomersQueue.wait
+
+    def waits(queue: NewcomersQueue, connection: Newcomer) -> None:
+        waiting.append(connection)
+        wait(queue, connection)
+
+    monkeypatch.setattr(NewcomersQueue, "wait", waits)
+    assert simulate(SECURED[0], place).why == ""
+    assert waiting
 
 
 @pytest.mark.sim
