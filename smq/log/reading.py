@@ -2,6 +2,12 @@
 
 A WAL frame that fails its check is damaged: its bytes are put aside under quarantine/, it is
 reported once, and look-ups skip it from then on, so that no reader gets stuck.
+
+One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
+again, and taken for damaged only after BAD_MS of failures, or BAD_SHORT_MS while the log's space is
+short, which it keeps from being freed. Its segment's other frames have then been waited for, too.
+Meanwhile who asks for it is told that it cannot be read, and is not served from the disk more often
+than each RETRY_MS.
 """
 
 from collections.abc import Callable
@@ -19,24 +25,31 @@ from shm.kernels.base.words import (
     P_COMPACTED_END,
     P_SEALED_END,
     WORD_RING_START,
+    WORD_SPACE_END,
     WORD_TAIL,
 )
 from shm.kernels.log.spans import gather, gather_checked
 from shm.segment import LogMemory
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.segment import WalSegment
-from smq.log.files.wal import Wal
+from smq.log.files.wal import LOANS_END_BELOW, Wal
 from smq.log.lookup import FoundBatches, Lookup
 from smq.log.partitions import Partitions
 
 READ_GAP_BYTES_MAX = 64 * 1024  # Gap of other partitions' frames that one read of the WAL may span.
 RUN_BYTES_MAX = 1024 * 1024  # Per read of the WAL: about what a socket takes at once.
+DAMAGES_MAX = 64  # Of one run: each is put aside, in the loop.
 RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
 QUARANTINE = "quarantine"
 
 
+BAD_MS, BAD_SHORT_MS = 60_000, 5000
+BAD_GAP_MS = 60_000  # Failures that lie further apart have different causes.
+RETRY_MS = 5000
+
+
 class DamagedFrame(Exception):
-    """Bytes of the WAL are damaged or gone. Names file and position."""
+    """Bytes of the WAL are damaged, gone or cannot be read now. Names file and position."""
 
 
 class WalRange(NamedTuple):
@@ -58,7 +71,8 @@ def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
 class ReadableLog:
     """Finds and reads the batches of a log.
 
-    `notices` are sentences for the operator, until they are taken.
+    notices   sentences for the operator, until they are taken
+    now_ms    monotonic, as of about a second ago; None: not known yet
     """
 
     def __init__(self, memory: LogMemory, wal: Wal) -> None:
@@ -68,6 +82,7 @@ class ReadableLog:
         self.lookup = Lookup(memory)
         self.links = self.lookup.links
         self.notices: list[str] = []
+        self.now_ms: int | None = None
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -215,10 +230,7 @@ class ReadableLog:
             out = np.empty(total_bytes, np.uint8)
         end = int(gather_checked(data, run.position, run.spans, out, 0))
         if end < 0:
-            position, size = run.spans[-end - 1].tolist()
-            frame = position - FRAME_HEADER_BYTES
-            at = frame - run.position
-            raise self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size])
+            raise self._damage_in(run, data, -end - 1)
         assert end == total_bytes, "what an earlier answer left in `out` would go out as records"
         if len(run.spans) == 1:
             start = int(run.spans[0, 0]) - run.position
@@ -261,6 +273,22 @@ class ReadableLog:
 
     # --- damage ----------------------------------------------------------------------------------
 
+    def _damage_in(self, run: WalRange, data: np.ndarray, first: int) -> DamagedFrame:
+        """The error for the first damaged frame of a run. It meets those behind it too: a bad page
+        may have very many, and each would cost its readers an attempt."""
+        damages = list[DamagedFrame]()
+        while len(damages) < DAMAGES_MAX:
+            position, size = run.spans[first].tolist()
+            frame = position - FRAME_HEADER_BYTES
+            at = frame - run.position
+            damages.append(self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size]))
+            behind = run.spans[first + 1 :]
+            end = int(gather_checked(data, run.position, behind, np.empty(0, np.uint8), 0))
+            if end >= 0:
+                break
+            first -= end
+        return damages[0]
+
     def _damage(self, position: int, found: np.ndarray) -> DamagedFrame:
         """The error for the damaged frame at a position, which it puts aside, reports and skips."""
         segment = self.wal.find(position)
@@ -275,6 +303,8 @@ class ReadableLog:
             or self.lookup.behind_damage(number, place.base_offset) != place.base_offset
         ):
             return DamagedFrame(f"{segment.path}: damaged frame at position {position}")
+        if segment.may_be_unread(position, len(found)) and not self._is_given_up(segment, position):
+            return DamagedFrame(f"{segment.path}: position {position} cannot be read now")
         self.lookup.lose(place)
         what = (
             f"{self.set_aside(segment, position, found)}: offsets {place.base_offset} to "
@@ -282,6 +312,32 @@ class ReadableLog:
         )
         self.notices.append(what)
         return DamagedFrame(what)
+
+    def is_unreadable(self, spans: np.ndarray) -> bool:
+        """Whether the disk could not read the first of these batches a moment ago, so that it is
+        not to be tried now."""
+        position, size = spans[0].tolist()
+        segment = None if self.in_ring(position) else self.wal.find(position)
+        if segment is None or segment.bad_tried_ms < 0 or self.now_ms is None:
+            return False
+        is_recent = self.now_ms < segment.bad_tried_ms + RETRY_MS
+        start = position - FRAME_HEADER_BYTES
+        return is_recent and segment.may_be_unread(start, FRAME_HEADER_BYTES + size)
+
+    def _is_given_up(self, segment: WalSegment, position: int) -> bool:
+        """Whether what cannot be read of a segment has failed for long enough."""
+        if self.now_ms is None:
+            return False
+        if segment.bad_since_ms < 0 or self.now_ms > segment.bad_tried_ms + BAD_GAP_MS:
+            segment.bad_since_ms = self.now_ms
+            self.notices.append(
+                f"{segment.path}: position {position} cannot be read; it is tried again for up to "
+                f"{BAD_MS // 1000} s before its records are given up"
+            )
+        segment.bad_tried_ms = self.now_ms
+        left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
+        is_short = left < LOANS_END_BELOW * self.wal.files.limit
+        return self.now_ms >= segment.bad_since_ms + (BAD_SHORT_MS if is_short else BAD_MS)
 
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""

@@ -5,18 +5,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.base.words import FRAME_HEADER_BYTES
+from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_SPACE_END
 from smq.log import reading
 from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
-from smq.log.reading import QUARANTINE, RUN_BYTES_MAX, DamagedFrame
+from smq.log.reading import (
+    BAD_MS,
+    BAD_SHORT_MS,
+    QUARANTINE,
+    RETRY_MS,
+    RUN_BYTES_MAX,
+    DamagedFrame,
+)
 from smq.testing.disk import PAGE_BYTES, FailingDisk, SlowDisk
 from smq.wire.records import read_batches
 from tests.log.logs import (
     LEVELS,
     MEMORY,
     OS,
+    SEGMENT_BYTES,
     append,
     batch,
     high_watermark,
@@ -259,7 +267,7 @@ def test_damage_does_not_pin_a_segment(tmp_path: Path) -> None:
     assert len(log.wal.segments) == 1
 
 
-def test_an_unreadable_disk_is_damage_like_any_other(tmp_path: Path) -> None:
+def test_an_unreadable_page_is_given_up_like_damage_after_a_while(tmp_path: Path) -> None:
     disk = FailingDisk(OsDisk())
     log = start(tmp_path, disk=disk).log
     values = filled(log, 50)
@@ -267,16 +275,86 @@ def test_an_unreadable_disk_is_damage_like_any_other(tmp_path: Path) -> None:
     disk.bad_places = [(segment.path.name, 1500, 1501)]
     places = spans(log)
     [lost] = np.flatnonzero(places[:, 0] + places[:, 1] > segment.start + 1500)[:1]
-    for _ in range(10):  # A page, not all that is read with it.
-        try:
-            assert read(log, 1).keys() < values.keys()
-            break
-        except DamagedFrame:
-            pass
-    kept = read(log, 1)
+    for now_ms in range(0, BAD_MS + 1, BAD_MS // 4):
+        log.now_ms = now_ms
+        with pytest.raises(DamagedFrame, match="cannot be read" if now_ms < BAD_MS else "lost"):
+            read(log, 1)
+    assert sum("is tried again" in each for each in log.notices) == 1
+    kept = read(log, 1)  # All but a page: not all that is read with it.
     assert {k: v for k, v in values.items() if k not in kept}.keys() >= {int(lost)}
     assert len(kept) >= len(values) - PAGE_BYTES // 700 - 1
     assert all(values[k] == v for k, v in kept.items())
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_read_error_that_ends_loses_nothing(tmp_path: Path, is_dropped: bool) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    if is_dropped:
+        log.wal.files.footprint.bytes_max = 3 * SEGMENT_BYTES
+    values = filled(log, 60)
+    assert log.wal.segments[0].is_cached is not is_dropped
+    disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES) for segment in log.wal.segments]
+    for now_ms in (None, 1_000_000, 1_000_000 + BAD_MS - 1, 2_000_000, 4_000_000):
+        log.now_ms = now_ms
+        with pytest.raises(DamagedFrame, match="cannot be read"):
+            read(log, 1)
+    log.now_ms = 4_000_000 + BAD_MS
+    disk.bad_places.clear()
+    assert read(log, 1) == values
+
+
+def test_an_unreadable_page_is_given_up_sooner_while_space_is_short(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk, bytes_max=16 * SEGMENT_BYTES).log
+    filled(log, 50)
+    disk.bad_places = [(log.wal.segments[0].path.name, 0, SEGMENT_BYTES)]
+    for now_ms, left, why in (
+        (0, 6, "cannot be read"),
+        (BAD_SHORT_MS, 7, "cannot be read"),
+        (BAD_SHORT_MS, 5, "are lost"),
+    ):
+        log.now_ms = now_ms
+        log.words[WORD_SPACE_END] = log.tail + left * SEGMENT_BYTES
+        with pytest.raises(DamagedFrame, match=why):
+            read(log, 1)
+
+
+def test_a_page_that_cannot_be_read_is_tried_from_time_to_time(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    filled(log, 50)
+    places = spans(log)
+    log.now_ms = 1000
+    assert not log.is_unreadable(places)
+    disk.bad_places = [(log.wal.segments[0].path.name, 0, SEGMENT_BYTES)]
+    with pytest.raises(DamagedFrame):
+        read(log, 1)
+    assert log.is_unreadable(places)
+    assert not log.is_unreadable(places[np.searchsorted(places[:, 0], 2 * SEGMENT_BYTES) :])
+    assert not log.is_unreadable(places[-1:])  # The ring has it.
+    log.now_ms += RETRY_MS
+    assert not log.is_unreadable(places)
+
+
+def test_one_attempt_meets_all_damaged_frames_that_are_read_with_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = start(tmp_path).log
+    values = filled(log, 60, size=400)
+    places = spans(log)
+    for i in (1, 2, 4):
+        flip(log, int(places[i, 0]) + 70)
+    with pytest.raises(DamagedFrame, match="offsets 1 to 1 "):
+        in_runs(log, places)
+    assert len(log.notices) == 3
+    assert read(log, 1) == {k: v for k, v in values.items() if k not in {1, 2, 4}}
+    monkeypatch.setattr(reading, "DAMAGES_MAX", 2)
+    for i in (5, 6, 7):
+        flip(log, int(places[i, 0]) + 70)
+    with pytest.raises(DamagedFrame, match="offsets 5 to 5 "):
+        in_runs(log, places[5:])
+    assert len(log.notices) == 5
 
 
 def test_a_read_that_fails_once_loses_nothing(tmp_path: Path) -> None:

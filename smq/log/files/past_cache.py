@@ -29,7 +29,7 @@ from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import PAGE_BYTES, Disk
 from smq.log.files.footprint import Footprint
-from smq.log.files.salvage import salvage
+from smq.log.files.salvage import Salvaged, salvage
 from smq.log.files.segment import WalSegment
 
 BLOCK_BYTES = 2 * 1024 * 1024
@@ -66,7 +66,7 @@ class _Load(NamedTuple):
     length: int
     at: int
     keys: list[Key]
-    done: Callable[[np.ndarray], None]
+    done: Callable[[Salvaged], None]
 
 
 class PastCache:
@@ -175,7 +175,7 @@ class PastCache:
             self._unread[key] = block
 
     def load(
-        self, segment: WalSegment, length: int, at: int, done: Callable[[np.ndarray], None]
+        self, segment: WalSegment, length: int, at: int, done: Callable[[Salvaged], None]
     ) -> None:
         """As read(), in the background; zeros for what cannot be read."""
         keys = _keys(segment, length, at)
@@ -192,26 +192,26 @@ class PastCache:
         segment, length, at = load.segment, load.length, load.at
         data = self.read(segment, length, at)
         if data is not None:
-            load.done(data)
+            load.done(Salvaged(data, 0, None))
             return
 
-        def read_plainly() -> np.ndarray:
+        def read_plainly() -> Salvaged:
             first = at - at % PAGE_BYTES
             with suppress(OSError):
                 memory = self._disk.block(-(-(at + length - first) // PAGE_BYTES) * PAGE_BYTES)
                 got = self._disk.read_past_cache(segment.path, memory, first)
                 if got >= at + length - first:
-                    return memory[at - first :][:length]
-            data = salvage(self._disk, segment.fd, length, at)[0]
+                    return Salvaged(memory[at - first :][:length], 0, None)
+            found = salvage(self._disk, segment.fd, length, at)
             with suppress(OSError):  # All of it is on the disk. Nobody else would drop its pages.
                 self._disk.drop(segment.fd, segment.end - segment.start)
-            return data
+            return found
 
-        def given(data: np.ndarray | OSError) -> None:
-            assert not isinstance(data, OSError)  # What cannot be read is zeros.
+        def given(found: Salvaged | OSError) -> None:
+            assert not isinstance(found, OSError)  # What cannot be read is zeros.
             segment.past_bytes += length
             self._bring_back(segment)
-            load.done(data)
+            load.done(found)
 
         # There are no blocks for them: these bytes alone. What cannot be read, with care.
         self._background.submit(JobLane.READS, read_plainly, given)

@@ -1,9 +1,10 @@
 """A segment of the write-ahead log: one file, and the readers that need it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from smq.log.files.filed_index import FiledIndex
+from smq.log.files.salvage import pages_of
 
 
 class NoSegment(OSError):
@@ -38,6 +39,9 @@ class WalSegment:
     is_on_disk    it was dropped after its write-back: a sync makes it durable
     cache_fd      the descriptor that hears of failed write-backs; -1: none
     past_bytes    read past the page cache since it was dropped
+    bad_pages     of its file: a read of them has failed; a later one may not have
+    bad_since_ms  when frames in such pages could not be read for the first time (monotonic) …
+    bad_tried_ms  … and for the last time; -1: never
     """
 
     start: int
@@ -53,6 +57,14 @@ class WalSegment:
     is_on_disk: bool = False
     cache_fd: int = -1
     past_bytes: int = 0
+    bad_pages: set[int] = field(default_factory=set)
+    bad_since_ms: int = -1
+    bad_tried_ms: int = -1
+
+    def may_be_unread(self, position: int, length: int) -> bool:
+        """Whether a read of some of these bytes has failed: an answer may have it from then."""
+        pages = pages_of(position - self.start, length)
+        return bool(self.bad_pages) and not self.bad_pages.isdisjoint(pages)
 
     @property
     def index_path(self) -> Path:

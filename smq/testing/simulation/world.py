@@ -25,7 +25,7 @@ from smq.testing.simulation.sdk.programs import GROUP, SdkProgram, SimSdkConsume
 from smq.testing.simulation.transactor import CommittedReader, TransactionTopics, Transactor
 
 QUIET_MS = 15_000  # Longer than any answer of a healthy broker may take.
-DAMAGED_MS = 300_000  # Sealing, for which a full log waits, meets one damaged frame an attempt.
+DAMAGED_MS = 300_000  # Sealing, for which a full log waits, waits for what cannot be read.
 HANGING_MS = 90_000  # Longer than smq.app.shard.waiting.hanging lets a transaction be open.
 REPAIR_MS = 4000  # Logs are tended once a second.
 HANG_MS = 5000
