@@ -6,8 +6,8 @@ reported once, and look-ups skip it from then on, so that no reader gets stuck.
 One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
 again, and taken for damaged only after BAD_MS of failures, or BAD_SHORT_MS while the log's space is
 short, which it keeps from being freed. Its segment's other frames have then been waited for, too.
-Meanwhile who asks for it is told that it cannot be read, and is not served from the disk more often
-than each RETRY_MS.
+Meanwhile who asks for it is told that it cannot be read, and the disk is tried each RETRY_MS only.
+What lies before it is read as ever.
 """
 
 from collections.abc import Callable
@@ -42,9 +42,9 @@ DAMAGES_MAX = 64  # Of one run: each is put aside, in the loop.
 RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
 QUARANTINE = "quarantine"
 
-
 BAD_MS, BAD_SHORT_MS = 60_000, 5000
-BAD_GAP_MS = 60_000  # Failures that lie further apart have different causes.
+# Failures that lie further apart have different causes. While space is short, sealing may be late.
+BAD_GAP_MS, BAD_GAP_SHORT_MS = 20_000, 60_000
 RETRY_MS = 5000
 
 
@@ -71,8 +71,9 @@ def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
 class ReadableLog:
     """Finds and reads the batches of a log.
 
-    notices   sentences for the operator, until they are taken
-    now_ms    monotonic, as of about a second ago; None: not known yet
+    notices        sentences for the operator, until they are taken
+    now_ms         monotonic, as of about a second ago; None: not known yet
+    bad_tried_ms   the latest of its segments
     """
 
     def __init__(self, memory: LogMemory, wal: Wal) -> None:
@@ -83,6 +84,7 @@ class ReadableLog:
         self.links = self.lookup.links
         self.notices: list[str] = []
         self.now_ms: int | None = None
+        self.bad_tried_ms = -RETRY_MS
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -240,8 +242,12 @@ class ReadableLog:
     def collect(
         self, spans: np.ndarray, done: Callable[[bytes | DamagedFrame], None], before: bytes = b""
     ) -> None:
-        """Give `done` the bytes of batches, appended to `before`: now, or once loaded."""
-        parts = [before]
+        """Give `done` the bytes of batches, appended to `before`: now, or once loaded.
+
+        Only those before damage, and before what is not to be tried now: perhaps none. `done` gets
+        a DamagedFrame if nothing lies before the damage.
+        """
+        parts, spans = [before], self.readable(spans)
         try:
             while len(spans) and not self.in_ring(int(spans[0, 0])):
                 for run in self.runs(spans):
@@ -252,7 +258,7 @@ class ReadableLog:
                     parts.append(bytes(self.batches_of(run, data)))
                     spans = spans[len(run.spans) :]
         except DamagedFrame as damage:
-            done(damage)
+            done(b"".join(parts) or damage)
             return
         done(b"".join((*parts, *self.views(spans))))
 
@@ -267,7 +273,7 @@ class ReadableLog:
         try:
             before += self.batches_of(run, data)
         except DamagedFrame as damage:
-            done(damage)
+            done(before or damage)
             return
         self.collect(spans[len(run.spans) :], done, before)
 
@@ -313,31 +319,38 @@ class ReadableLog:
         self.notices.append(what)
         return DamagedFrame(what)
 
-    def is_unreadable(self, spans: np.ndarray) -> bool:
-        """Whether the disk could not read the first of these batches a moment ago, so that it is
-        not to be tried now."""
-        position, size = spans[0].tolist()
-        segment = None if self.in_ring(position) else self.wal.find(position)
-        if segment is None or segment.bad_tried_ms < 0 or self.now_ms is None:
-            return False
-        is_recent = self.now_ms < segment.bad_tried_ms + RETRY_MS
-        start = position - FRAME_HEADER_BYTES
-        return is_recent and segment.may_be_unread(start, FRAME_HEADER_BYTES + size)
+    def readable(self, spans: np.ndarray) -> np.ndarray:
+        """These batches, or those before the first that the disk could not read a moment ago, so
+        that it is not to be tried now."""
+        if self.now_ms is None or self.now_ms >= self.bad_tried_ms + RETRY_MS:
+            return spans
+        positions = spans[: np.searchsorted(spans[:, 0], self._ring_oldest()), 0]
+        for segment in self.wal.segments:
+            if segment.bad_tried_ms < 0 or self.now_ms >= segment.bad_tried_ms + RETRY_MS:
+                continue
+            first, end = np.searchsorted(positions, (segment.start, segment.end)).tolist()
+            if first < end:
+                count = first + segment.count_before_unread(spans[first:end])
+                if count < end:
+                    return spans[:count]
+        return spans
 
     def _is_given_up(self, segment: WalSegment, position: int) -> bool:
         """Whether what cannot be read of a segment has failed for long enough."""
         if self.now_ms is None:
             return False
-        if segment.bad_since_ms < 0 or self.now_ms > segment.bad_tried_ms + BAD_GAP_MS:
+        left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
+        is_short = left < LOANS_END_BELOW * self.wal.files.limit
+        wait_ms = BAD_SHORT_MS if is_short else BAD_MS
+        gap_ms = BAD_GAP_SHORT_MS if is_short else BAD_GAP_MS
+        if segment.bad_since_ms < 0 or self.now_ms > segment.bad_tried_ms + gap_ms:
             segment.bad_since_ms = self.now_ms
             self.notices.append(
                 f"{segment.path}: position {position} cannot be read; it is tried again for up to "
                 f"{BAD_MS // 1000} s before its records are given up"
             )
-        segment.bad_tried_ms = self.now_ms
-        left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
-        is_short = left < LOANS_END_BELOW * self.wal.files.limit
-        return self.now_ms >= segment.bad_since_ms + (BAD_SHORT_MS if is_short else BAD_MS)
+        segment.bad_tried_ms = self.bad_tried_ms = self.now_ms
+        return self.now_ms >= segment.bad_since_ms + wait_ms
 
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""

@@ -11,6 +11,7 @@ from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import (
+    BAD_GAP_MS,
     BAD_MS,
     BAD_SHORT_MS,
     QUARANTINE,
@@ -295,7 +296,7 @@ def test_a_read_error_that_ends_loses_nothing(tmp_path: Path, is_dropped: bool) 
     values = filled(log, 60)
     assert log.wal.segments[0].is_cached is not is_dropped
     disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES) for segment in log.wal.segments]
-    for now_ms in (None, 1_000_000, 1_000_000 + BAD_MS - 1, 2_000_000, 4_000_000):
+    for now_ms in (None, 0, BAD_GAP_MS, BAD_MS - 1, BAD_MS, 2_000_000, 4_000_000):
         log.now_ms = now_ms
         with pytest.raises(DamagedFrame, match="cannot be read"):
             read(log, 1)
@@ -320,21 +321,42 @@ def test_an_unreadable_page_is_given_up_sooner_while_space_is_short(tmp_path: Pa
             read(log, 1)
 
 
+def collected(log: Log, places: np.ndarray) -> bytes | DamagedFrame:
+    """What sealing is given of batches."""
+    got = list[bytes | DamagedFrame]()
+    log.collect(places, got.append)
+    [data] = got
+    return data
+
+
 def test_a_page_that_cannot_be_read_is_tried_from_time_to_time(tmp_path: Path) -> None:
     disk = FailingDisk(OsDisk())
     log = start(tmp_path, disk=disk).log
     filled(log, 50)
     places = spans(log)
     log.now_ms = 1000
-    assert not log.is_unreadable(places)
-    disk.bad_places = [(log.wal.segments[0].path.name, 0, SEGMENT_BYTES)]
-    with pytest.raises(DamagedFrame):
-        read(log, 1)
-    assert log.is_unreadable(places)
-    assert not log.is_unreadable(places[np.searchsorted(places[:, 0], 2 * SEGMENT_BYTES) :])
-    assert not log.is_unreadable(places[-1:])  # The ring has it.
+    assert log.readable(places) is places
+    bad = log.wal.segments[1]
+    disk.bad_places = [(bad.path.name, 0, SEGMENT_BYTES)]
+    first, end = np.searchsorted(places[:, 0], (bad.start, bad.end)).tolist()
+    before = in_runs(log, places[:first])
+    assert collected(log, places) == before
+    tries = disk.calls["read"]
+    for _ in range(3):
+        assert collected(log, places) == before
+        assert collected(log, places[first:]) == b""
+    assert disk.calls["read"] <= tries + 3
+    assert len(log.readable(places)) == first
+    assert len(log.readable(places[:first])) == first
+    assert len(log.readable(places[first:])) == 0
+    assert len(log.readable(places[end:])) == len(places) - end
+    assert len(log.readable(places[-1:])) == 1  # The ring has it.
     log.now_ms += RETRY_MS
-    assert not log.is_unreadable(places)
+    assert len(log.readable(places)) == len(places)
+    assert isinstance(collected(log, places[first:]), DamagedFrame)
+    disk.bad_places.clear()
+    log.now_ms += RETRY_MS
+    assert collected(log, places) == in_runs(log, places)
 
 
 def test_one_attempt_meets_all_damaged_frames_that_are_read_with_the_first(

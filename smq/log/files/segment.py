@@ -3,6 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
+from shm.kernels.base.words import FRAME_HEADER_BYTES
+from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.salvage import pages_of
 
@@ -65,6 +69,17 @@ class WalSegment:
         """Whether a read of some of these bytes has failed: an answer may have it from then."""
         pages = pages_of(position - self.start, length)
         return bool(self.bad_pages) and not self.bad_pages.isdisjoint(pages)
+
+    def count_before_unread(self, spans: np.ndarray) -> int:
+        """How many of these batches (int64 [n, 2], of this segment) lie before the first whose
+        frame may_be_unread()."""
+        first = (spans[:, 0] - FRAME_HEADER_BYTES - self.start) // PAGE_BYTES
+        end = -(-(spans.sum(1) - self.start) // PAGE_BYTES)
+        pages = range(int(first[0]), int(end[-1]))
+        is_bad = np.fromiter((page in self.bad_pages for page in pages), bool, len(pages))
+        bad_before = np.concatenate(([0], np.cumsum(is_bad)))
+        is_unread = bad_before[end - pages.start] > bad_before[first - pages.start]
+        return int(np.argmax(is_unread)) if is_unread.any() else len(spans)
 
     @property
     def index_path(self) -> Path:

@@ -112,7 +112,7 @@ def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench, said: An
     assert row(bench.read(ask.then([said]))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_what_the_disk_could_not_read_is_a_storage_error_until_it_is_tried_again(
+def test_an_unreadable_batch_is_a_storage_error_until_it_is_tried_again(
     bench: ShardBench,
 ) -> None:
     bench.appender.append("u", 0, batch(b"x"))
@@ -121,13 +121,25 @@ def test_what_the_disk_could_not_read_is_a_storage_error_until_it_is_tried_again
     [segment] = log.wal.segments
     bench.appender.append("u", 0, batch(b"y"))
     segment.bad_pages.update(range(log.tail // PAGE_BYTES + 1))
-    segment.bad_tried_ms = log.now_ms = NOW_MS
+    segment.bad_tried_ms = log.bad_tried_ms = log.now_ms = NOW_MS
     asked = fetch(wanted(), wanted("u", fetch_offset=1), max_wait_ms=500, min_bytes=LARGE_BYTES)
     failed, given = rows(bench.read(bench.ask("Fetch", 12, asked)))
     assert (failed.error_code, failed.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
     assert (given.error_code, offsets(given)) == (0, [1])
     log.now_ms += RETRY_MS
     assert offsets(row(bench.read(bench.ask("Fetch", 12, fetch(wanted()))))) == [0, 1, 2, 3, 4, 5]
+
+
+def test_batches_before_an_unreadable_one_are_given(bench: ShardBench) -> None:
+    bench.appender.append("t", 0, batch(bytes(3 * PAGE_BYTES)))
+    log = bench.shard.logs[0]
+    log.words[WORD_RING_START] = log.tail
+    [segment] = log.wal.segments
+    segment.bad_pages.add(log.tail // PAGE_BYTES - 1)
+    segment.bad_tried_ms = log.bad_tried_ms = log.now_ms = NOW_MS
+    assert offsets(row(bench.read(bench.ask("Fetch", 12, fetch(wanted()))))) == [0, 1, 2, 3, 4, 5]
+    bad = row(bench.read(bench.ask("Fetch", 12, fetch(wanted(fetch_offset=6)))))
+    assert (bad.error_code, bad.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
 
 
 def test_a_timed_out_fetch_returns_the_records_there_are(bench: ShardBench) -> None:
