@@ -55,6 +55,10 @@ class FairQueue(Generic[ItemT]):
             if not self._waiting[address]:
                 del self._waiting[address]
 
+    def of_most(self) -> list[ItemT]:
+        """Those of the address that has most, in order; among several the one that comes last."""
+        return [*max(reversed(self._waiting.values()), key=len)]
+
     def pop(self) -> ItemT:
         """The next one: its address is behind all others then. Raises StopIteration: none waits."""
         address = next(iter(self._waiting))

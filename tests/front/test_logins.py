@@ -1,12 +1,14 @@
 """Who asks by HTTP: passwords, what is remembered of them, and what a browser may not do."""
 
 import asyncio
+from asyncio import FIRST_COMPLETED
 from functools import partial
 from typing import Any
 
 import pytest
 
 from smq.app.process.token_keys import NoKeys
+from smq.front import logins as modules
 from smq.front.logins import KNOWN_MAX, Asking, HttpLogins, LoginRefused, Passwords
 from smq.front.sessions import BrowserSessions
 from smq.security.acls import Operation
@@ -91,6 +93,37 @@ def test_a_header_that_names_no_user_asks_for_one(authorization: str) -> None:
         log_in(logins_for(Users("alice")), {"authorization": authorization})
     answer = refused.value.answer
     assert (answer.status_code, answer.headers["www-authenticate"][:6]) == (401, "Basic ")
+
+
+def test_of_too_many_late_answers_the_oldest_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for one keeps nobody else from a login."""
+    monkeypatch.setattr(modules, "LATE_MAX", 2)
+    users = Users("alice")
+    passwords = Passwords(lambda: PlainServer(users, Decoys(b"secret")), lambda: users.version)
+    logins = HttpLogins(passwords, partial(Rights, None), 3600.0)
+
+    async def tried(password: str) -> int:
+        asking = Asking("GET", raw(as_user("alice", password)), HERE, is_private=True)
+        try:
+            await logins.rights(asking)
+        except LoginRefused as refused:
+            return refused.answer.status_code
+        return 200
+
+    async def run() -> None:
+        late = [asyncio.create_task(tried("wrong")) for _ in range(5)]
+        done, waiting = set[asyncio.Task[int]](), set(late)
+        while len(done) < 3:
+            ended, waiting = await asyncio.wait(waiting, timeout=20, return_when=FIRST_COMPLETED)
+            assert ended, "the oldest is answered"
+            done |= ended
+        assert done == set(late[:3])
+        assert {each.result() for each in done} == {401}
+        assert await asyncio.wait_for(tried("ecila"), 20) == 200
+        for each in waiting:
+            each.cancel()
+
+    asyncio.run(run())
 
 
 def test_a_password_with_a_zero_byte_does_not_name_another_user() -> None:

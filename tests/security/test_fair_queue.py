@@ -50,6 +50,11 @@ def test_a_connection_that_is_gone_has_no_turn() -> None:
     assert [*queue] == popped(queue) == ["a2"]
 
 
+def test_a_queue_tells_those_of_the_address_that_has_most() -> None:
+    assert queue_of(["a1", "b1", "b2", "c1"]).of_most() == ["b1", "b2"]
+    assert queue_of(["a1", "b1", "c1"]).of_most() == ["c1"], "the one whose turn is last"
+
+
 @given(st.lists(st.tuples(st.sampled_from("aaab+-"), st.integers(0, 5))))
 def test_a_connection_waits_for_no_more_turns_than_there_are_before_it(
     moves: list[tuple[str, int]],
