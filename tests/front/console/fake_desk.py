@@ -224,8 +224,9 @@ class Browser:
         self.asked_for.append(peer)
         return self.desk
 
-    def _app(self) -> ASGIApp:
-        console = Console(
+    def console(self) -> Console:
+        """The console that it opens."""
+        return Console(
             lambda: self.facts,
             self.history,
             self._desk_of,
@@ -234,7 +235,9 @@ class Browser:
             Guard(TOKEN, has_rules=self.rights.has_rules),
             self.rights,
         )
-        routes = console_routes(console)
+
+    def _app(self) -> ASGIApp:
+        routes = console_routes(self.console())
         inner = Gate(Starlette(routes=routes), frozenset(), routes, self.rights)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:

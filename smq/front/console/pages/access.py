@@ -48,7 +48,7 @@ def _pages(console: Console) -> list[Route]:
     async def users(request: Request) -> Response:
         check_cluster(request, Operation.DESCRIBE)
         part = request.query_params.get("q", "")
-        found = await console.ask(console.desk(request).users)
+        found = await console.ask(request, console.desk(request).users)
         rows = [each for each in found if part in each.name]
         values = {"title": "Users", "here": "/users", "q": part}
         return page_of(request, "users.html", values | paged(rows, ROWS_A_PAGE, request))
@@ -63,7 +63,7 @@ def _pages(console: Console) -> list[Route]:
 
     async def denied(request: Request) -> Response:
         check_cluster(request, Operation.ALTER)
-        rows = await console.ask(console.desk(request).denials, DENIALS_MAX)
+        rows = await console.ask(request, console.desk(request).denials, DENIALS_MAX)
         values = {"title": "Denied", "here": "/denied"}
         return page_of(request, "denied.html", values | paged(rows, ROWS_A_PAGE, request))
 
@@ -83,8 +83,10 @@ async def _rules(console: Console, request: Request) -> Response:
     if asked["name"]:
         check_cluster(request, Operation.DESCRIBE_CONFIGS)
         kind, operation = KINDS[asked["kind"]], Operation[asked["operation"]]
-        rulings = await console.ask(desk.rulings, operation, kind, asked["name"], asked["host"])
-    found = await console.ask(desk.rules, kind, asked["name"])
+        rulings = await console.ask(
+            request, desk.rulings, operation, kind, asked["name"], asked["host"]
+        )
+    found = await console.ask(request, desk.rules, kind, asked["name"])
     values: dict[str, Any] = {"title": "Access rules", "here": "/rules", "asked": asked}
     values |= {"rulings": rulings, "kinds": [*KINDS], "operations": OPERATIONS}
     rows = paged(found, ROWS_A_PAGE, request)
@@ -98,7 +100,7 @@ def _actions(console: Console) -> list[Route]:
         name = form.get("user", "")
         if not name or form.get("confirm") != name:
             raise ValueError("nothing was deleted: type the user's name twice")
-        await console.ask(console.desk(request).delete_user, name)
+        await console.ask(request, console.desk(request).delete_user, name)
         return gone_to("/users")
 
     async def end_session(request: Request) -> Response:
