@@ -15,7 +15,7 @@ from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
 from smq.model.config import Config
 from smq.model.named_files import read_named
 from smq.security.der import UnreadableDer
-from smq.security.listener_rules import keys_refused, only_java_reads
+from smq.security.listener_rules import keys_refused, only_java_reads, pem_text
 from smq.security.listeners import Listener
 from smq.security.tls import server_context
 from smq.security.validity import first_end_ms
@@ -96,7 +96,7 @@ def _context(settings: TlsSettings, pem: Pem) -> ssl.SSLContext:
         raise UnusableKeys(keys_refused(*_place_of_keys(settings), reason)) from reason
     if pem.trusted:
         try:
-            context.load_verify_locations(cadata=pem.trusted.decode("ascii"))
+            context.load_verify_locations(cadata=pem_text(pem.trusted))
         except (ssl.SSLError, ValueError) as reason:
             raise UnusableKeys(
                 f"ssl.truststore ({name}): the certificates cannot be used: {reason}"

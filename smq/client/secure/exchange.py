@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from smq.client.clock import Clock
 from smq.model.errors import PeerError
 from smq.model.named_files import read_named
+from smq.security.listener_rules import pem_text
 
 
 class Deadline(NamedTuple):
@@ -69,9 +70,8 @@ def posted(  # noqa: PLR0913, PLR0917  (what a request has)
 
 
 def _trusted(authorities: str) -> str | None:
-    """The certificates of a file of PEM, whose comments may have any letters; None: those of the
-    system are trusted. Raises OSError."""
-    return read_named(authorities).decode("ascii", "ignore") if authorities else None
+    """The certificates of a file; None: those of the system are trusted. Raises OSError."""
+    return pem_text(read_named(authorities)) if authorities else None
 
 
 def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:

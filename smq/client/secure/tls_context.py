@@ -10,7 +10,7 @@ from pathlib import Path
 
 from smq.client.secure.security import TlsFiles
 from smq.model.named_files import read_named
-from smq.security.listener_rules import keys_refused, only_java_reads
+from smq.security.listener_rules import keys_refused, only_java_reads, pem_text
 
 _PEM = b"-----BEGIN "
 _JKS = b"\xfe\xed\xfe\xed"
@@ -43,7 +43,7 @@ def _trusting(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusted = trusted_by(files)
     try:
-        context.load_verify_locations(cadata=trusted.decode("ascii"))
+        context.load_verify_locations(cadata=pem_text(trusted))
     except (ssl.SSLError, ValueError) as error:
         raise ValueError(f"ssl.truststore: the certificates cannot be used: {error}") from error
     return context

@@ -204,6 +204,13 @@ def test_keys_in_the_settings_that_openssl_refuses_are_named_by_their_setting() 
         context_of(text)
 
 
+def test_a_comment_of_a_trust_store_may_have_any_letters(tmp_path: Path) -> None:
+    file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
+    trust = written(tmp_path / "ca", "# Főtanúsítvány\n".encode(), AUTHORITY.certificate)
+    context = context_of(settings(keystore_location=file, truststore_location=trust))
+    assert len(context.get_ca_certs()) == 1
+
+
 def test_a_trust_store_that_is_none_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
     trust = written(tmp_path / "ca", b"-----BEGIN CERTIFICATE-----\nnone")
