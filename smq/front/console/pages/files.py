@@ -14,6 +14,7 @@ from smq.front.console.console import Console, page_of
 from smq.front.console.desk import ShownReference
 from smq.front.files import check_list
 from smq.front.rights import check_topic, resource_of, rights_of
+from smq.model.errors import StoreError
 from smq.security.acls import Operation
 
 ROWS_A_PAGE = 100  # Each row that is a folder costs a list request.
@@ -69,7 +70,10 @@ def file_routes(console: Console) -> list[Route]:
 
     async def one(request: Request) -> Response:
         key = _key(request, "key")
-        checked_key(key)
+        try:
+            checked_key(key)
+        except StoreError as reason:
+            raise ValueError(str(reason)) from reason
         check_topic(request, Operation.READ, resource_of(key))
         facts = await console.ask(request, console.store.head, key)
         payload = _PAYLOAD.fullmatch(key)
