@@ -1,5 +1,5 @@
 """The front's lines for the audit log, which the coordinator writes: who may not do what he asked
-for by HTTP, who has logged in, and who has failed to.
+for by HTTP, who has logged in, and who has failed to; and who has ended a session.
 
 Once a second a thread asks the coordinator to take what is due; nothing waits for it. While it is
 away lines wait, up to WAITING_MAX.
@@ -36,6 +36,7 @@ class AuditTeller:
         logins: HttpLogins | None = None,
     ) -> None:
         self._audit, self._say, self._logins = audit, say, logins
+        self._acts = list[str]()  # Until the coordinator has taken them.
         self._asker, self._thread = Asker(coordinator, ANSWER_S_MAX), CapacityLimiter(1)
 
     async def keep_telling(self) -> None:
@@ -48,16 +49,18 @@ class AuditTeller:
         """Tell what is due."""
         self._notice_failures()
         waiting = self._audit.passed_on = self._audit.take_accesses(now())
-        if (lost_count := len(waiting) - WAITING_MAX) > 0:
-            del waiting[WAITING_MAX:]
-            self._say(f"audit: {lost_count} lines are lost: the coordinator does not answer")
-        while waiting:
-            question = Audited([], waiting[:LINES_MAX])
+        self._acts += self._audit.take_acts()
+        for lines in (self._acts, waiting):
+            if (lost_count := len(lines) - WAITING_MAX) > 0:
+                del lines[WAITING_MAX:]
+                self._say(f"audit: {lost_count} lines are lost: the coordinator does not answer")
+        while waiting or self._acts:
+            question = Audited(self._acts[:LINES_MAX], waiting[:LINES_MAX])
             try:
                 await run_sync(self._asker.ask, question, limiter=self._thread)
             except StoreError:
                 return  # In a second it is tried again.
-            del waiting[:LINES_MAX]
+            del self._acts[:LINES_MAX], waiting[:LINES_MAX]
 
     def _notice_failures(self) -> None:
         if self._logins is not None:

@@ -40,7 +40,7 @@ from smq.front.metrics.facts import Facts
 from smq.front.rights import FREE, HttpRights, has_logged_in, rights_of, visit_of
 from smq.front.streams import small_body
 from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
-from smq.security.audit import DENIALS
+from smq.security.audit import DENIALS, AdminAct
 from smq.security.principals import Peer, Principal
 
 AT_ONCE = 4  # Pages that query the broker: each uses a thread, and holds records in memory.
@@ -55,7 +55,7 @@ Found = TypeVar("Found")
 @dataclass(frozen=True, slots=True)
 class Console:
     """The sources of the pages. `facts` may be a moment old; `desks` has a desk for each user; with
-    None for everybody."""
+    None for everybody. `acted` tells the audit log what no API of the broker does."""
 
     facts: Callable[[], Facts]
     history: History
@@ -64,6 +64,7 @@ class Console:
     decode: Callable[[str, bytes], dict[str, Any]]
     guard: Guard
     rights: HttpRights = FREE
+    acted: Callable[[Peer, str, AdminAct], None] = lambda _peer, _api, _act: None
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(AT_ONCE))
     of_users: WeakValueDictionary[Principal, CapacityLimiter] = field(
         default_factory=WeakValueDictionary

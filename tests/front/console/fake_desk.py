@@ -36,6 +36,7 @@ from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessF
 from smq.front.rights import FREE, HttpRights
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import AclBinding, Operation, ResourceType
+from smq.security.audit import AdminAct
 from smq.security.principals import Peer
 from smq.store.config_changes import ConfigChange
 from tests.front.asgi import Answer, call
@@ -176,6 +177,7 @@ class Browser:
     rights: HttpRights = FREE
     asked_for: list[Peer | None] = field(default_factory=list)
     cookie: str = ""
+    acts: list[tuple[Peer, str, AdminAct]] = field(default_factory=list)
 
     def get(self, path: str, **headers: Any) -> Answer:
         """A page."""
@@ -234,6 +236,7 @@ class Browser:
             lambda *_: self.decoded,
             Guard(TOKEN, has_rules=self.rights.has_rules),
             self.rights,
+            lambda peer, api, act: self.acts.append((peer, api, act)),
         )
 
     def _app(self) -> ASGIApp:

@@ -15,6 +15,7 @@ from smq.front.rights import rights_of, visit_of
 from smq.front.sessions import BrowserSession
 from smq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType, described
 from smq.security.addresses import is_address, written
+from smq.security.audit import AdminAct
 
 ROWS_A_PAGE = 100
 DENIALS_MAX = 500
@@ -109,7 +110,11 @@ def _actions(console: Console) -> list[Route]:
         found = [each for each in _visible(console, request) if each.number == number]
         if not found:
             raise ValueError("there is no such session any more")
-        console.rights.sessions.end(found[0])
+        ended, rights = found[0], rights_of(request)
+        console.rights.sessions.end(ended)
+        if ended.principal != rights.peer.principal:  # One's own end as often as one likes.
+            act = AdminAct("DELETE", "SESSION", str(ended.principal), detail=f"from {ended.host}")
+            console.acted(rights.peer, rights.api, act)
         return gone_to("/sessions")
 
     return [
