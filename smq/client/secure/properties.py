@@ -7,6 +7,7 @@
 
 A name ends at the first `=`, `:` or space. A backslash at the end of a line joins the next one; it
 escapes elsewhere: \\t \\n \\r \\f, four hexadecimal digits after \\u, any other character itself.
+A letter beyond U+FFFF is two such escapes, as Java writes it: `\\ud83d\\ude00`.
 """
 
 import os
@@ -76,4 +77,5 @@ def _unescaped(text: str) -> str:
             return chr(int(found[1], 16))
         return _ESCAPES.get(found[2], found[2])
 
-    return _ESCAPED.sub(meant, text)
+    units = _ESCAPED.sub(meant, text).encode("utf-16-le", "surrogatepass")
+    return units.decode("utf-16-le", "surrogatepass")  # Pairs are joined.
