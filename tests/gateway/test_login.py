@@ -268,6 +268,18 @@ def test_a_renewal_by_another_principal_fails(bench: ShardBench) -> None:
     assert (reply.has_failed, again.session) == (True, None)
 
 
+def test_a_failed_renewal_of_users_with_long_names_fits_its_answer(bench: ShardBench) -> None:
+    one, two = "1" * 16_370, "2" * 16_370
+    servers = LoginServers(UsersInMemory({two: "pencil"}), Decoys(b"secret"), lambda: "nonce")
+    checked = look_up(USERS, "bob", ScramMechanism.SCRAM_SHA_512)
+    former = LoginSession(Principal(USER, one), "PLAIN", 1000, checked)
+    again = Login(RULES._replace(begin=servers.begin), bench.shard, Caller(), former)
+    take(again, handshake("PLAIN"))
+    reply = take(again, token(f"\0{two}\0pencil".encode()))
+    assert "User.111" in answer(reply, "SaslAuthenticate", 2).error_message
+    assert (reply.has_failed, again.session) == (True, None)
+
+
 def test_a_renewal_does_not_ask_for_versions(bench: ShardBench) -> None:
     with pytest.raises(PeerError):
         take(renewing(bench, ALICE, "PLAIN"), VERSIONS)

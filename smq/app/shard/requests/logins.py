@@ -237,8 +237,13 @@ class Logins:
         def done(answer: bytes | BrokerError | OSError) -> None:
             assert not isinstance(answer, OSError), "it does no IO"
             connection.working -= 1
-            if not connection.closed:
-                self._carry(connection, checking.then(answer), began_ns)
+            if connection.closed:
+                return
+            try:
+                reply = checking.then(answer)
+            except PeerError:
+                reply = Reply(b"", has_failed=True)
+            self._carry(connection, reply, began_ns)
 
         self.lane.add(connection, network_of(connection.caller.host), work, done)
 
