@@ -5,7 +5,7 @@ reported once, and look-ups skip it from then on, so that no reader gets stuck.
 
 One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
 again, and taken for damaged only after BAD_MS of failures, or BAD_SHORT_MS while the log's space is
-short, which it keeps from being freed. Its segment's other frames have then been waited for, too.
+short, which it keeps from being freed. Each of its pages that fail must have failed for so long.
 Meanwhile who asks for it is told that it cannot be read, and the disk is tried each RETRY_MS only.
 What lies before it is read as ever.
 """
@@ -30,6 +30,7 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.spans import gather, gather_checked
 from shm.segment import LogMemory
+from smq.log.files.bad_pages import pages_of
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.segment import WalSegment
 from smq.log.files.wal import LOANS_END_BELOW, Wal
@@ -43,7 +44,7 @@ RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's wor
 QUARANTINE = "quarantine"
 
 BAD_MS, BAD_SHORT_MS = 60_000, 5000
-# Failures that lie further apart have different causes. While space is short, sealing may be late.
+# Failures of a page that lie further apart. While space is short, sealing may be late.
 BAD_GAP_MS, BAD_GAP_SHORT_MS = 20_000, 60_000
 RETRY_MS = 5000
 
@@ -309,7 +310,8 @@ class ReadableLog:
             or self.lookup.behind_damage(number, place.base_offset) != place.base_offset
         ):
             return DamagedFrame(f"{segment.path}: damaged frame at position {position}")
-        if segment.may_be_unread(position, len(found)) and not self._is_given_up(segment, position):
+        pages = pages_of(position - segment.start, len(found))
+        if segment.bad_pages.has_any(pages) and not self._is_given_up(segment, position, pages):
             return DamagedFrame(f"{segment.path}: position {position} cannot be read now")
         self.lookup.lose(place)
         what = (
@@ -335,22 +337,22 @@ class ReadableLog:
                     return spans[:count]
         return spans
 
-    def _is_given_up(self, segment: WalSegment, position: int) -> bool:
-        """Whether what cannot be read of a segment has failed for long enough."""
+    def _is_given_up(self, segment: WalSegment, position: int, pages: range) -> bool:
+        """Whether what cannot be read of a frame's pages has failed for long enough."""
         if self.now_ms is None:
             return False
         left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
         is_short = left < LOANS_END_BELOW * self.wal.files.limit
         wait_ms = BAD_SHORT_MS if is_short else BAD_MS
         gap_ms = BAD_GAP_SHORT_MS if is_short else BAD_GAP_MS
-        if segment.bad_since_ms < 0 or self.now_ms > segment.bad_tried_ms + gap_ms:
-            segment.bad_since_ms = self.now_ms
+        segment.bad_pages.date(self.now_ms, gap_ms)
+        if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + gap_ms:
             self.notices.append(
                 f"{segment.path}: position {position} cannot be read; it is tried again for up to "
                 f"{BAD_MS // 1000} s before its records are given up"
             )
         segment.bad_tried_ms = self.bad_tried_ms = self.now_ms
-        return self.now_ms >= segment.bad_since_ms + wait_ms
+        return self.now_ms >= segment.bad_pages.since_ms(pages) + wait_ms
 
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""

@@ -321,6 +321,49 @@ def test_an_unreadable_page_is_given_up_sooner_while_space_is_short(tmp_path: Pa
             read(log, 1)
 
 
+def test_a_page_that_fails_once_is_tried_again_though_its_neighbour_was_given_up(
+    tmp_path: Path,
+) -> None:
+    """Failures counted for the segment: what could be read a moment later was lost."""
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk, segment_bytes=4 * PAGE_BYTES).log
+    values = filled(log, 80)
+    segment = log.wal.segments[1]
+    bad = (segment.path.name, 1500, 1501)
+    disk.bad_places = [bad]
+    for now_ms in range(0, BAD_MS + 1, RETRY_MS):
+        log.now_ms = now_ms
+        with pytest.raises(DamagedFrame, match="cannot be read" if now_ms < BAD_MS else "lost"):
+            read(log, 1)
+    kept = read(log, 1)
+    disk.bad_places = [bad, (segment.path.name, 10_000, 10_001)]
+    log.now_ms = BAD_MS + RETRY_MS
+    with pytest.raises(DamagedFrame, match="cannot be read"):
+        read(log, 1)
+    disk.bad_places = [bad]
+    log.now_ms += BAD_GAP_MS
+    assert read(log, 1) == kept
+    assert len(kept) < len(values)
+
+
+def test_damage_in_a_page_that_could_not_be_read_once_is_met_after_a_while(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    values = filled(log, 50)
+    flip(log, int(spans(log)[1, 0]) + 70)
+    segment = log.wal.segments[0]
+    disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES)]
+    for log.now_ms, why in (
+        (0, "cannot be read"),
+        (RETRY_MS, "cannot be read"),
+        (RETRY_MS + BAD_MS, "lost"),
+    ):
+        with pytest.raises(DamagedFrame, match=why):
+            read(log, 1)
+        disk.bad_places.clear()
+    assert read(log, 1) == {k: v for k, v in values.items() if k != 1}
+
+
 def collected(log: Log, places: np.ndarray) -> bytes | DamagedFrame:
     """What sealing is given of batches."""
     got = list[bytes | DamagedFrame]()

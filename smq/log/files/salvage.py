@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import PAGE_BYTES, Disk
 
 BLOCK_BYTES = 1024 * 1024
@@ -53,11 +54,6 @@ def salvage(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
                     lost += end - start
                     bad_pages.append(start // PAGE_BYTES)
     return Salvaged(data, lost, failure, bad_pages)
-
-
-def pages_of(at: int, length: int) -> range:
-    """The pages that have these bytes of a file."""
-    return range(at // PAGE_BYTES, -(-(at + length) // PAGE_BYTES))
 
 
 def _pages(start: int, end: int) -> list[tuple[int, int]]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from shm.kernels.base.words import FRAME_HEADER_BYTES
+from smq.log.files.bad_pages import BadPages
 from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.filed_index import FiledIndex
-from smq.log.files.salvage import pages_of
 
 
 class NoSegment(OSError):
@@ -43,9 +43,8 @@ class WalSegment:
     is_on_disk    it was dropped after its write-back: a sync makes it durable
     cache_fd      the descriptor that hears of failed write-backs; -1: none
     past_bytes    read past the page cache since it was dropped
-    bad_pages     of its file: a read of them has failed; a later one may not have
-    bad_since_ms  when frames in such pages could not be read for the first time (monotonic) …
-    bad_tried_ms  … and for the last time; -1: never
+    bad_pages     of its file
+    bad_tried_ms  when frames in such pages could last not be read (monotonic); -1: never
     """
 
     start: int
@@ -61,18 +60,12 @@ class WalSegment:
     is_on_disk: bool = False
     cache_fd: int = -1
     past_bytes: int = 0
-    bad_pages: set[int] = field(default_factory=set)
-    bad_since_ms: int = -1
+    bad_pages: BadPages = field(default_factory=BadPages)
     bad_tried_ms: int = -1
-
-    def may_be_unread(self, position: int, length: int) -> bool:
-        """Whether a read of some of these bytes has failed: an answer may have it from then."""
-        pages = pages_of(position - self.start, length)
-        return bool(self.bad_pages) and not self.bad_pages.isdisjoint(pages)
 
     def count_before_unread(self, spans: np.ndarray) -> int:
         """How many of these batches (int64 [n, 2], of this segment) lie before the first whose
-        frame may_be_unread()."""
+        frame has a part in a bad page."""
         first = (spans[:, 0] - FRAME_HEADER_BYTES - self.start) // PAGE_BYTES
         end = -(-(spans.sum(1) - self.start) // PAGE_BYTES)
         pages = range(int(first[0]), int(end[-1]))

@@ -76,8 +76,9 @@ class Wal:
         if segment is None:
             return np.empty(0, np.uint8)
         length = min(length, segment.end - position)
-        found = salvage(self._disk, segment.fd, length, position - segment.start)
-        segment.bad_pages.update(found.bad_pages)
+        at = position - segment.start
+        found = salvage(self._disk, segment.fd, length, at)
+        segment.bad_pages.note(at, length, found.bad_pages)
         return found.data
 
     def read_cached(
@@ -90,10 +91,14 @@ class Wal:
         segment = self.find(position)
         if segment is None:
             return np.empty(0, np.uint8)
-        length = min(length, segment.end - position)
-        if not segment.is_cached:
-            return self.past_cache.read(segment, length, position - segment.start, out)
-        return self._disk.read_cached(segment.fd, length, position - segment.start, out)
+        length, at = min(length, segment.end - position), position - segment.start
+        if segment.is_cached:
+            data = self._disk.read_cached(segment.fd, length, at, out)
+        else:
+            data = self.past_cache.read(segment, length, at, out)
+        if data is not None:
+            segment.bad_pages.note(at, length, ())
+        return data
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
         """As read(), in the background.
@@ -121,7 +126,7 @@ class Wal:
             assert segment.pins > 0
             segment.pins -= 1
             self._loading -= 1
-            segment.bad_pages.update(found.bad_pages)
+            segment.bad_pages.note(at, length, found.bad_pages)
             done(found.data)
             if not self._is_starting:  # What is there is loaded at once: this would be nested.
                 self._is_starting = True

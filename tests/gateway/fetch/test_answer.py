@@ -120,7 +120,7 @@ def test_an_unreadable_batch_is_a_storage_error_until_it_is_tried_again(
     log.words[WORD_RING_START] = log.tail  # As after a start: the ring has none of it.
     [segment] = log.wal.segments
     bench.appender.append("u", 0, batch(b"y"))
-    segment.bad_pages.update(range(log.tail // PAGE_BYTES + 1))
+    segment.bad_pages.note(0, 0, range(log.tail // PAGE_BYTES + 1))
     segment.bad_tried_ms = log.bad_tried_ms = log.now_ms = NOW_MS
     asked = fetch(wanted(), wanted("u", fetch_offset=1), max_wait_ms=500, min_bytes=LARGE_BYTES)
     failed, given = rows(bench.read(bench.ask("Fetch", 12, asked)))
@@ -135,7 +135,7 @@ def test_batches_before_an_unreadable_one_are_given(bench: ShardBench) -> None:
     log = bench.shard.logs[0]
     log.words[WORD_RING_START] = log.tail
     [segment] = log.wal.segments
-    segment.bad_pages.add(log.tail // PAGE_BYTES - 1)
+    segment.bad_pages.note(0, 0, [log.tail // PAGE_BYTES - 1])
     segment.bad_tried_ms = log.bad_tried_ms = log.now_ms = NOW_MS
     assert offsets(row(bench.read(bench.ask("Fetch", 12, fetch(wanted()))))) == [0, 1, 2, 3, 4, 5]
     bad = row(bench.read(bench.ask("Fetch", 12, fetch(wanted(fetch_offset=6)))))

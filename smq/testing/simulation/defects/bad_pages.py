@@ -4,8 +4,9 @@ import numpy as np
 
 from smq.log import recovery
 from smq.log.files import past_cache, wal
+from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import Disk
-from smq.log.files.salvage import Salvaged, pages_of
+from smq.log.files.salvage import Salvaged
 from smq.testing.simulation.bad_sectors import SECTORS_FAIL
 from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
 
