@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -179,6 +180,24 @@ def test_an_attempt_that_fails_leaves_its_reason_until_one_succeeds(
     monkeypatch.setattr(module, "link_all", lambda _: None)
     module.main()
     assert why_not_linked() == ""
+
+
+def test_an_attempt_that_fails_on_a_full_disk_says_so_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(_: str) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        (tmp_path / "kernels.o").write_bytes(b"code")
+
+    monkeypatch.setattr(module, "machine_folder", lambda: tmp_path)
+    monkeypatch.setattr(module, "link_all", fill)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(OSError, match="too large"):
+            module._try_to_link(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert why_not_linked() == "the disk was full"
 
 
 def test_while_another_process_links_nothing_is_done(
