@@ -101,6 +101,7 @@ WALL_TIME = {
     "smq/sealer/lake/iceberg.py": "snapshots' times, which never go back",
     "smq/sealer/lake/delta.py": "commits' times",
     "smq/sealer/lake/publish.py": "commits' times; when a table was published, for people",
+    "shm/private.py": "which versions' kernels nobody uses: a wrong clock costs compiling them",
     "smq/app/supervisor/kernels.py": "which sources the kernels were compiled from",
     "smq/shard/loans.py": "whether a file is still the one that was named",
     "spark_jobs/source/publishing.py": "whether a file has changed",

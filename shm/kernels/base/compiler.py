@@ -22,7 +22,7 @@ from typing import Any
 
 from shm.interrupts import without_interrupts
 from shm.kernels.base.library import sources_digest
-from shm.private import private_cache, set_by_default
+from shm.private import private_version, set_by_default
 from shm.system import at_fork
 
 # No kernel is called through a C pointer, and compiling wrappers for that slowed the first start.
@@ -40,7 +40,7 @@ def cache_directory() -> Path:
     Numba unpickles the files in it. Raises OSError if no such directory can be made.
     """
     digest = hashlib.sha256((sources_digest() + version("numba")).encode())
-    return private_cache(Path("kernels") / digest.hexdigest()[:16])
+    return private_version("kernels", digest.hexdigest()[:16])
 
 
 UNKEPT: list[str] = []  # Why this process saves no kernels any more; one reason at the most.
