@@ -30,7 +30,8 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.spans import gather, gather_checked
 from shm.segment import LogMemory
-from smq.log.files.bad_pages import pages_of
+from smq.log.files.bad_pages import BAD_MS, pages_of
+from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.segment import WalSegment
 from smq.log.files.wal import LOANS_END_BELOW, Wal
@@ -43,10 +44,8 @@ DAMAGES_MAX = 64  # Of one run: each is put aside, in the loop.
 RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
 QUARANTINE = "quarantine"
 
-BAD_MS, BAD_SHORT_MS = 60_000, 5000
-# Failures of a page that lie further apart. While space is short, sealing may be late.
-BAD_GAP_MS, BAD_GAP_SHORT_MS = 20_000, 60_000
-RETRY_MS = 5000
+BAD_SHORT_MS, RETRY_MS = 5000, 5000
+TRIES_MAX = 16  # By the log itself, each RETRY_MS.
 
 
 class DamagedFrame(Exception):
@@ -85,7 +84,9 @@ class ReadableLog:
         self.links = self.lookup.links
         self.notices: list[str] = []
         self.now_ms: int | None = None
-        self.bad_tried_ms = -RETRY_MS
+        self.bad_tried_ms = self._own_tries_ms = -RETRY_MS
+        self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
+        self._is_trying = False
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -337,6 +338,38 @@ class ReadableLog:
                     return spans[:count]
         return spans
 
+    def try_bad_pages(self) -> None:
+        """Call about once a second: read again what fails, each RETRY_MS, until it is given up.
+
+        Whoever asks rarely would else wait for ever, or lose what could be read meanwhile.
+        """
+        if self.now_ms is None:
+            return
+        segments = [segment for segment in self.wal.segments if not segment.is_kept]
+        for segment in segments:
+            segment.bad_pages.date(self.now_ms)
+        if self._is_trying or self.now_ms < self._own_tries_ms + RETRY_MS:
+            return
+        self._own_tries_ms = self.now_ms
+        found = [
+            (tried_ms, segment.start + pages.start * PAGE_BYTES, len(pages) * PAGE_BYTES)
+            for segment in segments
+            for tried_ms, pages in segment.bad_pages.to_try()
+        ]
+        self._to_try = [(position, length) for _, position, length in sorted(found)[:TRIES_MAX]]
+        self._to_try.reverse()
+        self._try_next(None)
+
+    def _try_next(self, _: object) -> None:
+        """One after another: other reads come between."""
+        self._is_trying = bool(self._to_try)
+        if self._is_trying:
+            self.wal.load(*self._to_try.pop(), self._try_next)
+
+    def stop_trying(self) -> None:
+        """A stop waits for no more of it than the read that is under way."""
+        self._to_try.clear()
+
     def _is_given_up(self, segment: WalSegment, position: int, pages: range) -> bool:
         """Whether what cannot be read of a frame's pages has failed for long enough."""
         if self.now_ms is None:
@@ -344,9 +377,8 @@ class ReadableLog:
         left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
         is_short = left < LOANS_END_BELOW * self.wal.files.limit
         wait_ms = BAD_SHORT_MS if is_short else BAD_MS
-        gap_ms = BAD_GAP_SHORT_MS if is_short else BAD_GAP_MS
-        segment.bad_pages.date(self.now_ms, gap_ms)
-        if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + gap_ms:
+        segment.bad_pages.date(self.now_ms)
+        if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + BAD_MS:
             self.notices.append(
                 f"{segment.path}: position {position} cannot be read; it is tried again for up to "
                 f"{BAD_MS // 1000} s before its records are given up"

@@ -8,11 +8,10 @@ import pytest
 from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_SPACE_END
 from smq.log import reading
 from smq.log.files.background import BackgroundThread, JobLane
+from smq.log.files.bad_pages import BAD_MS
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import (
-    BAD_GAP_MS,
-    BAD_MS,
     BAD_SHORT_MS,
     QUARANTINE,
     RETRY_MS,
@@ -296,7 +295,7 @@ def test_a_read_error_that_ends_loses_nothing(tmp_path: Path, is_dropped: bool) 
     values = filled(log, 60)
     assert log.wal.segments[0].is_cached is not is_dropped
     disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES) for segment in log.wal.segments]
-    for now_ms in (None, 0, BAD_GAP_MS, BAD_MS - 1, BAD_MS, 2_000_000, 4_000_000):
+    for now_ms in (None, 0, BAD_MS // 2, BAD_MS - 1, 2_000_000, 4_000_000):
         log.now_ms = now_ms
         with pytest.raises(DamagedFrame, match="cannot be read"):
             read(log, 1)
@@ -341,7 +340,7 @@ def test_a_page_that_fails_once_is_tried_again_though_its_neighbour_was_given_up
     with pytest.raises(DamagedFrame, match="cannot be read"):
         read(log, 1)
     disk.bad_places = [bad]
-    log.now_ms += BAD_GAP_MS
+    log.now_ms += BAD_MS
     assert read(log, 1) == kept
     assert len(kept) < len(values)
 

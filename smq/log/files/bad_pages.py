@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from smq.log.files.disk import PAGE_BYTES
 
+BAD_MS = 60_000  # Of failures: longer than most errors that end.
+TRY_PAGES_MAX = 256  # With one read.
+
 
 def pages_of(at: int, length: int) -> range:
     """The pages that have these bytes of a file."""
@@ -61,12 +64,16 @@ class BadPages:
             return
         self._undated.add(page)
 
-    def date(self, now_ms: int, gap_ms: int) -> None:
-        """What was noted since the last call counts from now on; failures of one page that lie
-        further apart than the gap have different causes."""
+    def date(self, now_ms: int) -> None:
+        """What was noted since the last call counts from now on.
+
+        Failures of one page that lie further apart than BAD_MS have different causes, unless it had
+        failed for so long before.
+        """
         for page in self._undated:
             known = self._pages[page]
-            if known.since_ms < 0 or now_ms > known.tried_ms + gap_ms:
+            is_late = now_ms > known.tried_ms + BAD_MS
+            if known.since_ms < 0 or (is_late and known.tried_ms < known.since_ms + BAD_MS):
                 known.since_ms = now_ms
             known.tried_ms = now_ms
         self._undated.clear()
@@ -77,3 +84,21 @@ class BadPages:
         known = [self._pages[page] for page in pages if page in self._pages]
         failing = [page.since_ms for page in known if page.fails]
         return max(failing or [page.since_ms for page in known])
+
+    def to_try(self) -> list[tuple[int, range]]:
+        """The pages that fail and have not done so for BAD_MS yet, and when they were last tried;
+        neighbours together."""
+        wanted = sorted(
+            page
+            for page, known in self._pages.items()
+            if known.fails and known.tried_ms < known.since_ms + BAD_MS
+        )
+        found: list[tuple[int, range]] = []
+        for page in wanted:
+            tried_ms, pages = found[-1] if found else (0, range(0))
+            if page == pages.stop and 0 < len(pages) < TRY_PAGES_MAX:
+                tried_ms = min(tried_ms, self._pages[page].tried_ms)
+                found[-1] = tried_ms, range(pages.start, page + 1)
+            else:
+                found.append((self._pages[page].tried_ms, range(page, page + 1)))
+        return found

@@ -2,10 +2,10 @@
 
 import pytest
 
-from smq.log.files.bad_pages import BadPages, pages_of
+from smq.log.files.bad_pages import BAD_MS, TRY_PAGES_MAX, BadPages, pages_of
 from smq.log.files.disk import PAGE_BYTES
 
-GAP_MS, ALL = 100, range(16)
+ALL = range(16)
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def pages() -> BadPages:
 
 def note(pages: BadPages, now_ms: int, *bad: int, among: range = ALL) -> None:
     pages.note(among.start * PAGE_BYTES, len(among) * PAGE_BYTES, bad)
-    pages.date(now_ms, GAP_MS)
+    pages.date(now_ms)
 
 
 def test_pages_of_bytes_are_all_that_have_some_of_them() -> None:
@@ -40,11 +40,40 @@ def test_a_page_counts_from_its_own_first_failure(pages: BadPages) -> None:
 
 
 def test_failures_far_apart_have_different_causes(pages: BadPages) -> None:
-    for now_ms in (0, GAP_MS, 2 * GAP_MS):
+    for now_ms in (0, BAD_MS - 1):
         note(pages, now_ms, 3)
     assert pages.since_ms(ALL) == 0
-    note(pages, 4 * GAP_MS, 3)
-    assert pages.since_ms(ALL) == 4 * GAP_MS
+    note(pages, 2 * BAD_MS, 3)
+    assert pages.since_ms(ALL) == 2 * BAD_MS
+
+
+def test_a_page_that_failed_for_long_is_bad_until_it_is_read(pages: BadPages) -> None:
+    for now_ms in (0, BAD_MS, 100 * BAD_MS):
+        note(pages, now_ms, 3)
+    assert pages.since_ms(ALL) == 0
+    note(pages, 101 * BAD_MS)
+    note(pages, 102 * BAD_MS, 3)
+    assert pages.since_ms(ALL) == 102 * BAD_MS
+
+
+def test_neighbours_that_fail_are_tried_together_until_they_have_failed_for_long(
+    pages: BadPages,
+) -> None:
+    assert pages.to_try() == []
+    note(pages, 0, 3)
+    note(pages, 10, 4, 6, among=range(4, 16))
+    assert pages.to_try() == [(0, range(3, 5)), (10, range(6, 7))]
+    note(pages, 20, 3, 4)
+    assert pages.to_try() == [(20, range(3, 5))]
+    note(pages, BAD_MS, 3, 4)
+    assert pages.to_try() == [(BAD_MS, range(4, 5))]
+    note(pages, BAD_MS + 10, 3, 4)
+    assert pages.to_try() == []
+
+
+def test_of_very_many_neighbours_some_are_tried_with_one_read(pages: BadPages) -> None:
+    note(pages, 0, *range(TRY_PAGES_MAX + 1))
+    assert [len(found) for _, found in pages.to_try()] == [TRY_PAGES_MAX, 1]
 
 
 def test_a_page_that_was_read_since_counts_from_then(pages: BadPages) -> None:
@@ -62,7 +91,7 @@ def test_a_page_of_which_only_a_part_was_read_may_still_fail(pages: BadPages) ->
     note(pages, 0, 3)
     pages.note(3 * PAGE_BYTES + 1, PAGE_BYTES, ())
     pages.note(2 * PAGE_BYTES, 2 * PAGE_BYTES - 1, ())
-    pages.date(10, GAP_MS)
+    pages.date(10)
     assert pages.since_ms(ALL) == 0
 
 
