@@ -98,6 +98,10 @@ class SimulatedLoop(Loop):
         """See Loop."""
         return self._process.host.network.unsent_bytes(fd)
 
+    def has_ended(self, fd: int) -> bool:
+        """See Loop."""
+        return self._process.host.network.has_ended(fd)
+
 
 class SimProcess:
     """A process. `fuse` is the number of system calls before it dies; then `ends` happens."""

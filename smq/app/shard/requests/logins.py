@@ -245,7 +245,8 @@ class Logins:
                 reply = Reply(b"", has_failed=True)
             self._carry(connection, reply, began_ns)
 
-        self.lane.add(connection, network_of(connection.caller.host), work, done)
+        address, fd = network_of(connection.caller.host), connection.fd
+        self.lane.add(connection, address, work, done, partial(self._loop.has_ended, fd))
 
     def _carry(self, connection: Connection, reply: Reply, began_ns: int) -> None:
         if reply.has_failed:

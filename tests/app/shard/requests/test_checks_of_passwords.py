@@ -52,3 +52,23 @@ def test_passwords_of_clients_that_have_gone_are_not_checked(door: Door) -> None
     turn_until(door.loop, lambda: len(logins.lane) == 1)
     thread.run()
     client.wait(2)
+
+
+def test_a_password_is_checked_before_those_of_clients_that_have_gone_silently(door: Door) -> None:
+    """Nothing is read from them meanwhile, so that their end goes unnoticed."""
+    thread, logins = HeldLane(), door.server.logins
+    logins.lane = FairLane(thread.submit)
+    for i in range(5):
+        client = door.client()
+        client.send(handshake() + token(WRONG))
+        turn_until(door.loop, lambda i=i: len(logins.lane) == i)  # type: ignore[misc]
+        client.pull()
+        client.socket.close()
+    client = door.client()
+    client.send(handshake() + token(RIGHT))
+    turn_until(door.loop, lambda: len(logins.lane) == 5)
+    for _ in range(2):
+        work, done = thread.given.pop()
+        done(work())
+    client.wait(2)
+    assert len(logins.lane) == 3
