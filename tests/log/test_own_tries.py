@@ -12,7 +12,7 @@ from tests.log.logs import read, start
 from tests.log.test_reading import filled
 
 
-@pytest.mark.parametrize("every_ms", [RETRY_MS, 5 * RETRY_MS, 60 * BAD_MS])
+@pytest.mark.parametrize("every_ms", [RETRY_MS, 5 * RETRY_MS, 3 * BAD_MS])
 def test_a_reader_that_asks_rarely_gets_past_a_bad_page(tmp_path: Path, every_ms: int) -> None:
     """Its failures lay too far apart: each counted as the first one."""
     disk = FailingDisk(OsDisk())
