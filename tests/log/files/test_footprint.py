@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smq.log.files.disk import PAGE_BYTES, OsDisk, read_now
+from smq.log.files.disk import OsDisk, read_now
 from smq.log.files.footprint import drops_pages
 from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import WalLimits
@@ -199,7 +199,9 @@ def test_a_file_of_which_only_the_end_is_cached_is_made_writable_too(
     path.write_bytes(data)
     fd = disk.open(path)
     os.fsync(fd)
-    os.posix_fadvise(fd, 0, SIZE - PAGE_BYTES, os.POSIX_FADV_DONTNEED)
+    disk.drop(fd, SIZE)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    disk.read(fd, 1, SIZE - 1)
     pages = disk.cached_pages(fd, SIZE)
     if pages is None or pages[0] or not pages[-1]:
         pytest.skip("this file system keeps all pages, or does not say which it has")
