@@ -14,7 +14,7 @@ PIECE_BYTES = 1024 * 1024  # So much memory is taken for what may be short.
 NAMED_BYTES_MAX = 1024 * 1024  # Keys, certificates, passwords, settings: mostly some kilobytes.
 _PASSED_ON = ("/dev/stdin", "/dev/fd/")
 if sys.platform == "win32":
-    _NEVER_WAITS = _WAITS = os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT
+    _NEVER_WAITS = _WAITS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 else:
     _WAITS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY
     _NEVER_WAITS = _WAITS | os.O_NONBLOCK

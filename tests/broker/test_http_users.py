@@ -278,7 +278,7 @@ def test_ten_thousand_wrong_logins_leave_http_to_others(door: Door) -> None:
             answers.append(door.ask("GET", "/health", **as_user("root")).status)
         flooding.result()
     assert set(answers) == {200}
-    assert statuses.keys() == {b"401", b"503"}
+    assert {b"401"} <= statuses.keys() <= {b"401", b"503"}
     assert statuses.total() == 10_000
     assert door.ask("GET", "/health", **as_user("ruth")).status == 403  # His first login.
 
