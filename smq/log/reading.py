@@ -4,8 +4,8 @@ A WAL frame that fails its check is damaged: its bytes are put aside under quara
 reported once, and look-ups skip it from then on, so that no reader gets stuck.
 
 One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
-again, and taken for damaged only after BAD_MS of failures, or BAD_SHORT_MS while the log's space is
-short, which it keeps from being freed. Each of its pages that fail must have failed for so long.
+again, and taken for damaged only after a minute of failures, or some seconds while the log's space
+is short, which it keeps from being freed. Each of its pages that fail must have failed for so long.
 Meanwhile who asks for it is told that it cannot be read, and the disk is tried each RETRY_MS only.
 What lies before it is read as ever.
 """
@@ -30,7 +30,7 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.spans import gather, gather_checked
 from shm.segment import LogMemory
-from smq.log.files.bad_pages import BAD_MS, pages_of
+from smq.log.files.bad_pages import PATIENCE, PATIENCE_SHORT, pages_of
 from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.segment import WalSegment
@@ -44,8 +44,9 @@ DAMAGES_MAX = 64  # Of one run: each is put aside, in the loop.
 RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
 QUARANTINE = "quarantine"
 
-BAD_SHORT_MS, RETRY_MS = 5000, 5000
-TRIES_MAX = 16  # By the log itself, each RETRY_MS.
+RETRY_MS = 5000
+TRIES_MAX = 16  # By the log itself, each RETRY_MS …
+TRIES_MS = 2000  # … of which no other begins after so long.
 
 
 class DamagedFrame(Exception):
@@ -84,7 +85,10 @@ class ReadableLog:
         self.links = self.lookup.links
         self.notices: list[str] = []
         self.now_ms: int | None = None
-        self.bad_tried_ms = self._own_tries_ms = -RETRY_MS
+        self.bad_tried_ms = -1
+        self._tries_ms = (
+            self._tries_end_ms
+        ) = -RETRY_MS  # When the last tries of our own began, ended.
         self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
         self._is_trying = False
 
@@ -323,18 +327,21 @@ class ReadableLog:
         return DamagedFrame(what)
 
     def readable(self, spans: np.ndarray) -> np.ndarray:
-        """These batches, or those before the first that the disk could not read a moment ago, so
-        that it is not to be tried now."""
-        if self.now_ms is None or self.now_ms >= self.bad_tried_ms + RETRY_MS:
+        """These batches, or those before the first that the disk could not read.
+
+        If that is the first of them: none, unless the disk may be tried again.
+        """
+        if self.now_ms is None or self.bad_tried_ms < 0:
             return spans
         positions = spans[: np.searchsorted(spans[:, 0], self._ring_oldest()), 0]
         for segment in self.wal.segments:
-            if segment.bad_tried_ms < 0 or self.now_ms >= segment.bad_tried_ms + RETRY_MS:
+            if segment.bad_tried_ms < 0:
                 continue
+            may_try = self.now_ms >= segment.bad_tried_ms + RETRY_MS
             first, end = np.searchsorted(positions, (segment.start, segment.end)).tolist()
             if first < end:
                 count = first + segment.count_before_unread(spans[first:end])
-                if count < end:
+                if count < end and (count or not may_try):
                     return spans[:count]
         return spans
 
@@ -348,9 +355,9 @@ class ReadableLog:
         segments = [segment for segment in self.wal.segments if not segment.is_kept]
         for segment in segments:
             segment.bad_pages.date(self.now_ms)
-        if self._is_trying or self.now_ms < self._own_tries_ms + RETRY_MS:
+        if self._is_trying or self.now_ms < self._tries_end_ms + RETRY_MS:
             return
-        self._own_tries_ms = self.now_ms
+        self._tries_ms = self.now_ms
         found = [
             (tried_ms, segment.start + pages.start * PAGE_BYTES, len(pages) * PAGE_BYTES)
             for segment in segments
@@ -362,7 +369,10 @@ class ReadableLog:
 
     def _try_next(self, _: object) -> None:
         """One after another: other reads come between."""
-        self._is_trying = bool(self._to_try)
+        assert self.now_ms is not None
+        if self.now_ms > self._tries_ms + TRIES_MS:
+            self._to_try.clear()
+        self._is_trying, self._tries_end_ms = bool(self._to_try), self.now_ms
         if self._is_trying:
             self.wal.load(*self._to_try.pop(), self._try_next)
 
@@ -376,15 +386,16 @@ class ReadableLog:
             return False
         left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
         is_short = left < LOANS_END_BELOW * self.wal.files.limit
-        wait_ms = BAD_SHORT_MS if is_short else BAD_MS
         segment.bad_pages.date(self.now_ms)
-        if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + BAD_MS:
+        if segment.bad_pages.are_over(pages, PATIENCE_SHORT if is_short else PATIENCE, self.now_ms):
+            return True
+        if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + PATIENCE.wait_ms:
             self.notices.append(
                 f"{segment.path}: position {position} cannot be read; it is tried again for up to "
-                f"{BAD_MS // 1000} s before its records are given up"
+                f"{PATIENCE.wait_ms // 1000} s before its records are given up"
             )
         segment.bad_tried_ms = self.bad_tried_ms = self.now_ms
-        return self.now_ms >= segment.bad_pages.since_ms(pages) + wait_ms
+        return False
 
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""

@@ -8,11 +8,10 @@ import pytest
 from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_SPACE_END
 from smq.log import reading
 from smq.log.files.background import BackgroundThread, JobLane
-from smq.log.files.bad_pages import BAD_MS
+from smq.log.files.bad_pages import PATIENCE, PATIENCE_SHORT
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import (
-    BAD_SHORT_MS,
     QUARANTINE,
     RETRY_MS,
     RUN_BYTES_MAX,
@@ -275,11 +274,14 @@ def test_an_unreadable_page_is_given_up_like_damage_after_a_while(tmp_path: Path
     disk.bad_places = [(segment.path.name, 1500, 1501)]
     places = spans(log)
     [lost] = np.flatnonzero(places[:, 0] + places[:, 1] > segment.start + 1500)[:1]
-    for now_ms in range(0, BAD_MS + 1, BAD_MS // 4):
+    for now_ms in range(0, PATIENCE.wait_ms + 1, PATIENCE.wait_ms // 4):
         log.now_ms = now_ms
-        with pytest.raises(DamagedFrame, match="cannot be read" if now_ms < BAD_MS else "lost"):
+        with pytest.raises(
+            DamagedFrame, match="cannot be read" if now_ms < PATIENCE.wait_ms else "lost"
+        ):
             read(log, 1)
     assert sum("is tried again" in each for each in log.notices) == 1
+    assert len(log.readable(spans(log)[lost:])) > 0  # Others whose time is over do not wait.
     kept = read(log, 1)  # All but a page: not all that is read with it.
     assert {k: v for k, v in values.items() if k not in kept}.keys() >= {int(lost)}
     assert len(kept) >= len(values) - PAGE_BYTES // 700 - 1
@@ -295,11 +297,10 @@ def test_a_read_error_that_ends_loses_nothing(tmp_path: Path, is_dropped: bool) 
     values = filled(log, 60)
     assert log.wal.segments[0].is_cached is not is_dropped
     disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES) for segment in log.wal.segments]
-    for now_ms in (None, 0, BAD_MS // 2, BAD_MS - 1, 2_000_000, 4_000_000):
+    for now_ms in (None, 0, 4_000_000):  # Twice is no minute of failures.
         log.now_ms = now_ms
         with pytest.raises(DamagedFrame, match="cannot be read"):
             read(log, 1)
-    log.now_ms = 4_000_000 + BAD_MS
     disk.bad_places.clear()
     assert read(log, 1) == values
 
@@ -311,8 +312,8 @@ def test_an_unreadable_page_is_given_up_sooner_while_space_is_short(tmp_path: Pa
     disk.bad_places = [(log.wal.segments[0].path.name, 0, SEGMENT_BYTES)]
     for now_ms, left, why in (
         (0, 6, "cannot be read"),
-        (BAD_SHORT_MS, 7, "cannot be read"),
-        (BAD_SHORT_MS, 5, "are lost"),
+        (PATIENCE_SHORT.wait_ms, 7, "cannot be read"),
+        (PATIENCE_SHORT.wait_ms, 5, "are lost"),
     ):
         log.now_ms = now_ms
         log.words[WORD_SPACE_END] = log.tail + left * SEGMENT_BYTES
@@ -330,17 +331,19 @@ def test_a_page_that_fails_once_is_tried_again_though_its_neighbour_was_given_up
     segment = log.wal.segments[1]
     bad = (segment.path.name, 1500, 1501)
     disk.bad_places = [bad]
-    for now_ms in range(0, BAD_MS + 1, RETRY_MS):
+    for now_ms in range(0, PATIENCE.wait_ms + 1, RETRY_MS):
         log.now_ms = now_ms
-        with pytest.raises(DamagedFrame, match="cannot be read" if now_ms < BAD_MS else "lost"):
+        with pytest.raises(
+            DamagedFrame, match="cannot be read" if now_ms < PATIENCE.wait_ms else "lost"
+        ):
             read(log, 1)
     kept = read(log, 1)
     disk.bad_places = [bad, (segment.path.name, 10_000, 10_001)]
-    log.now_ms = BAD_MS + RETRY_MS
+    log.now_ms = PATIENCE.wait_ms + RETRY_MS
     with pytest.raises(DamagedFrame, match="cannot be read"):
         read(log, 1)
     disk.bad_places = [bad]
-    log.now_ms += BAD_MS
+    log.now_ms += PATIENCE.wait_ms
     assert read(log, 1) == kept
     assert len(kept) < len(values)
 
@@ -355,8 +358,9 @@ def test_damage_in_a_page_that_could_not_be_read_once_is_met_after_a_while(tmp_p
     for log.now_ms, why in (
         (0, "cannot be read"),
         (RETRY_MS, "cannot be read"),
-        (RETRY_MS + BAD_MS, "lost"),
+        (RETRY_MS + PATIENCE.wait_ms, "lost"),
     ):
+        log.tend()
         with pytest.raises(DamagedFrame, match=why):
             read(log, 1)
         disk.bad_places.clear()
@@ -394,10 +398,14 @@ def test_a_page_that_cannot_be_read_is_tried_from_time_to_time(tmp_path: Path) -
     assert len(log.readable(places[end:])) == len(places) - end
     assert len(log.readable(places[-1:])) == 1  # The ring has it.
     log.now_ms += RETRY_MS
-    assert len(log.readable(places)) == len(places)
+    assert len(log.readable(places)) == first  # What is whole is not lost for one that fails.
+    assert len(log.readable(places[first:])) == len(places) - first
     assert isinstance(collected(log, places[first:]), DamagedFrame)
     disk.bad_places.clear()
     log.now_ms += RETRY_MS
+    assert collected(log, places) == before
+    assert collected(log, places[first:]) == in_runs(log, places[first:])
+    log.tend()
     assert collected(log, places) == in_runs(log, places)
 
 

@@ -6,11 +6,27 @@ fails says nothing of it.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from smq.log.files.disk import PAGE_BYTES
 
-BAD_MS = 60_000  # Of failures: longer than most errors that end.
-TRY_PAGES_MAX = 256  # With one read.
+TRY_PAGES_MAX = 4  # With one read: each may take a failing disk seconds.
+
+
+class Patience(NamedTuple):
+    """How long a page must have failed without a good read, and how often, before it is given up.
+
+    Not how close its failures lie: a disk that needs a minute for each would never be given up.
+    """
+
+    wait_ms: int
+    tries: int
+
+
+PATIENCE = Patience(60_000, 3)  # Longer than most errors that end.
+PATIENCE_SHORT = Patience(5000, 2)
 
 
 def pages_of(at: int, length: int) -> range:
@@ -20,11 +36,17 @@ def pages_of(at: int, length: int) -> range:
 
 @dataclass(slots=True)
 class _BadPage:
-    """When a page's present state was first and last met (monotonic); -1: see BadPages.date()."""
+    """When a page's present state was first and last met (monotonic), and how often; -1: see
+    BadPages.date()."""
 
     fails: bool = True
     since_ms: int = -1
     tried_ms: int = -1
+    tries: int = 0
+
+    def is_over(self, patience: Patience, now_ms: int) -> bool:
+        """Whether it has failed for so long."""
+        return self.tries >= patience.tries and now_ms >= self.since_ms + patience.wait_ms
 
 
 class BadPages:
@@ -36,9 +58,15 @@ class BadPages:
     def __init__(self) -> None:
         self._pages: dict[int, _BadPage] = {}
         self._undated: set[int] = set()
+        self._failing: np.ndarray | None = None  # As failing(); None: to be made.
 
-    def __contains__(self, page: int) -> bool:
-        return page in self._pages
+    def failing(self) -> np.ndarray:
+        """The pages of which the last read has failed (int64, ascending)."""
+        if self._failing is None:
+            self._failing = np.array(
+                sorted(page for page, known in self._pages.items() if known.fails), np.int64
+            )
+        return self._failing
 
     def has_any(self, pages: range) -> bool:
         """Whether any of these pages is among them."""
@@ -59,39 +87,40 @@ class BadPages:
     def _meet(self, page: int, *, fails: bool) -> None:
         known = self._pages.get(page)
         if known is None or known.fails != fails:
-            self._pages[page] = _BadPage(fails)
+            self._pages[page], self._failing = _BadPage(fails), None
         elif not fails:
             return
         self._undated.add(page)
 
     def date(self, now_ms: int) -> None:
-        """What was noted since the last call counts from now on.
-
-        Failures of one page that lie further apart than BAD_MS have different causes, unless it had
-        failed for so long before.
-        """
+        """What was noted since the last call counts from now on."""
         for page in self._undated:
             known = self._pages[page]
-            is_late = now_ms > known.tried_ms + BAD_MS
-            if known.since_ms < 0 or (is_late and known.tried_ms < known.since_ms + BAD_MS):
+            if known.since_ms < 0:
                 known.since_ms = now_ms
             known.tried_ms = now_ms
+            known.tries += 1
         self._undated.clear()
 
-    def since_ms(self, pages: range) -> int:
-        """Since when all is bad that is bad of these pages, of which one is at least. If they were
-        read since: since that, as an answer may have what was read before."""
+    def are_over(self, pages: range, patience: Patience, now_ms: int) -> bool:
+        """Whether all of these pages that are bad, one at least, have failed for so long.
+
+        If all were read since: whether that is so long ago, as an answer may have what was read
+        before.
+        """
         known = [self._pages[page] for page in pages if page in self._pages]
-        failing = [page.since_ms for page in known if page.fails]
-        return max(failing or [page.since_ms for page in known])
+        failing = [page for page in known if page.fails]
+        if failing:
+            return all(page.is_over(patience, now_ms) for page in failing)
+        return now_ms >= max(page.since_ms for page in known) + patience.wait_ms
 
     def to_try(self) -> list[tuple[int, range]]:
-        """The pages that fail and have not done so for BAD_MS yet, and when they were last tried;
+        """The pages that fail and have not done so for PATIENCE yet, and when they were last tried;
         neighbours together."""
-        wanted = sorted(
+        wanted = (
             page
-            for page, known in self._pages.items()
-            if known.fails and known.tried_ms < known.since_ms + BAD_MS
+            for page in self.failing().tolist()
+            if not (known := self._pages[page]).is_over(PATIENCE, known.tried_ms)
         )
         found: list[tuple[int, range]] = []
         for page in wanted:

@@ -65,13 +65,11 @@ class WalSegment:
 
     def count_before_unread(self, spans: np.ndarray) -> int:
         """How many of these batches (int64 [n, 2], of this segment) lie before the first whose
-        frame has a part in a bad page."""
+        frame has a part in a page that fails."""
         first = (spans[:, 0] - FRAME_HEADER_BYTES - self.start) // PAGE_BYTES
         end = -(-(spans.sum(1) - self.start) // PAGE_BYTES)
-        pages = range(int(first[0]), int(end[-1]))
-        is_bad = np.fromiter((page in self.bad_pages for page in pages), bool, len(pages))
-        bad_before = np.concatenate(([0], np.cumsum(is_bad)))
-        is_unread = bad_before[end - pages.start] > bad_before[first - pages.start]
+        failing = self.bad_pages.failing()
+        is_unread = np.searchsorted(failing, end) > np.searchsorted(failing, first)
         return int(np.argmax(is_unread)) if is_unread.any() else len(spans)
 
     @property
