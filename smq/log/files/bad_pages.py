@@ -15,7 +15,7 @@ from smq.log.files.disk import PAGE_BYTES
 TRY_PAGES_MAX = 4  # With one read: each may take a failing disk seconds.
 
 
-class Patience(NamedTuple):
+class PagePatience(NamedTuple):
     """How long a page must have failed without a good read, and how often, before it is given up.
 
     Not how close its failures lie: a disk that needs a minute for each would never be given up.
@@ -25,8 +25,8 @@ class Patience(NamedTuple):
     tries: int
 
 
-PATIENCE = Patience(60_000, 3)  # Longer than most errors that end.
-PATIENCE_SHORT = Patience(5000, 2)
+PATIENCE = PagePatience(60_000, 3)  # Longer than most errors that end.
+PATIENCE_SHORT = PagePatience(5000, 2)
 
 
 def pages_of(at: int, length: int) -> range:
@@ -44,7 +44,7 @@ class _BadPage:
     tried_ms: int = -1
     tries: int = 0
 
-    def is_over(self, patience: Patience, now_ms: int) -> bool:
+    def is_over(self, patience: PagePatience, now_ms: int) -> bool:
         """Whether it has failed for so long."""
         return self.tries >= patience.tries and now_ms >= self.since_ms + patience.wait_ms
 
@@ -102,7 +102,7 @@ class BadPages:
             known.tries += 1
         self._undated.clear()
 
-    def are_over(self, pages: range, patience: Patience, now_ms: int) -> bool:
+    def are_over(self, pages: range, patience: PagePatience, now_ms: int) -> bool:
         """Whether all of these pages that are bad, one at least, have failed for so long.
 
         If all were read since: whether that is so long ago, as an answer may have what was read
