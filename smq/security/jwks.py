@@ -12,6 +12,7 @@ has proved nothing yet, so no error may escape.
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -44,7 +45,7 @@ class _Published(NamedTuple):
     kid: str
     algorithms: frozenset[str]
     thumbprint: str
-    """Of the key alone (RFC 7638)."""
+    """Of the key's numbers alone: RFC 7638 would take them as they are written."""
 
 
 class PublishedKeys:
@@ -130,7 +131,7 @@ def _published(jwk: Mapping[str, Any]) -> _Published | None:
             members = ("kty", "crv", "x", "y")
             key = ECKey.import_key({each: jwk[each] for each in members})
         key.get_op_key("verify")
-        thumbprint = key.thumbprint()
+        thumbprint = sha256(key.as_der(private=False)).hexdigest()
     except (JoseError, UnsupportedAlgorithm, ValueError, TypeError, KeyError) as reason:
         raise UnusableJwks(f"the key {kid!r} is none: {reason}") from reason
     return _Published(key, kid, algorithms, thumbprint)

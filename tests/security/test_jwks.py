@@ -2,6 +2,7 @@
 
 import hmac
 import json
+from base64 import urlsafe_b64decode
 from typing import Any
 
 import pytest
@@ -207,3 +208,21 @@ def test_a_key_is_known_by_itself_and_not_by_its_kid() -> None:
     assert KEYS.has(key)
     assert PublishedKeys(published("rsa", kid="renamed").encode()).has(key)
     assert not PublishedKeys(published("rsa other", kid="rsa").encode()).has(key)
+
+
+@pytest.mark.parametrize("name", ["rsa", "p-256"])
+def test_a_key_stays_the_same_however_its_numbers_are_written(name: str) -> None:
+    alg = "RS256" if name == "rsa" else "ES256"
+    [written] = json.loads(published(name))["keys"]
+    padded = {
+        member: encoded(b"\0" + _decoded(written[member]))
+        for member in ("n", "e", "x", "y")
+        if member in written
+    }
+    again = PublishedKeys(_jwks(**written | padded))
+    assert again.has(KEYS.opened(token(CLAIMS, alg, name)).key)
+    assert KEYS.has(again.opened(token(CLAIMS, alg, name)).key)
+
+
+def _decoded(number: str) -> bytes:
+    return urlsafe_b64decode(number + "=" * (-len(number) % 4))
