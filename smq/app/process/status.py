@@ -79,10 +79,13 @@ class Status:
         return all(process.ready for process in self.processes.values())
 
     def write(self, data_dir: Path) -> None:
-        """Replace the file atomically."""
+        """Replace the file atomically. It is its user's alone, whatever `filer.mode` opens."""
         path = status_path(data_dir)
         temporary = path.with_name(path.name + ".new")
-        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        temporary.unlink(missing_ok=True)  # Of a supervisor that was killed, with its mode.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:
+            file.write(json.dumps(asdict(self), indent=2) + "\n")
         temporary.rename(path)
 
 
