@@ -6,7 +6,8 @@ broker.pem   the broker's key and certificate: ssl.keystore.location
 <name>.pem   a client's
 
 A broker that runs reads its file again, so broker.pem is replaced only where `--host` asks for it.
-Each file is replaced as a whole: a run that is killed leaves the former one or the new one. The
+Each file is replaced as a whole: a run that is killed leaves the former one or the new one. Of root
+the new one belongs to whom the former did, as a broker of another user goes on reading it. The
 authority's two are never replaced: who has lost one of them has to say what is to be done. One run
 at a time looks at a directory and writes there: two would make an authority each.
 """
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 AUTHORITY, AUTHORITY_KEY, BROKER = "ca.pem", "ca-key.pem", "broker.pem"
 RESERVED = frozenset({AUTHORITY, AUTHORITY_KEY, BROKER})
+READABLE = 0o640  # What a key's file may allow: others never read it.
 DAY_MS = 24 * 60 * 60_000
 DAYS_DEFAULT, DAYS_MAX = 30, 3650  # What is to last is better made by those who keep keys.
 HOSTS_DEFAULT = ["localhost", "127.0.0.1", "::1"]
@@ -199,9 +201,27 @@ def _file_of(name: str) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file, which only this user may read. Raises OSError."""
+    """Replace a file, for this user alone, or who could read the former. Raises OSError."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)  # Of a run that was killed.
+    former = _owned(path)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        if former:
+            os.fchown(file.fileno(), former.st_uid, former.st_gid)
+            os.fchmod(file.fileno(), former.st_mode & READABLE)
         file.write(data)
     new.rename(path)
+
+
+def _owned(path: Path) -> os.stat_result | None:
+    """Whose the file is that root replaces; None: it gets no other owner.
+
+    Where a group may write, its members could have put the file there, to be given the key.
+    """
+    if os.geteuid() != ROOT or path.parent.stat().st_mode & stat.S_IWGRP:
+        return None
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None

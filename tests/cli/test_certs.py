@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from shm.private import LOCK, open_lock
 from smq.cli import certs as module, key_pairs
 from smq.cli.verbs import app
+from tests.another_user import needs_root
 
 
 def run(*arguments: str, exit_code: int = 0) -> str:
@@ -219,6 +220,41 @@ def test_a_file_that_is_there_does_not_get_the_key(tmp_path: Path) -> None:
     assert held.read() == ""
     held.close()
     assert stat.S_IMODE((tmp_path / "ca-key.pem").stat().st_mode) == 0o600
+
+
+@needs_root
+def test_a_file_that_root_replaces_stays_its_owners_and_closed_to_others(tmp_path: Path) -> None:
+    run(str(tmp_path), "--client", "bob")
+    pair = tmp_path / "broker.pem"
+    os.chown(pair, 12_345, 12_346)
+    for mode, expected in ((0o600, 0o600), (0o440, 0o440), (0o664, 0o640)):
+        pair.chmod(mode)
+        before = pair.read_bytes()
+        run(str(tmp_path), "--host", "queue.example", "--client", "bob")
+        assert pair.read_bytes() != before
+        assert _owner_and_mode(pair) == (12_345, 12_346, expected)
+        assert _owner_and_mode(tmp_path / "bob.pem") == (0, 0, 0o600)
+
+
+@needs_root
+def test_a_file_that_another_may_have_planted_gives_its_owner_no_key(tmp_path: Path) -> None:
+    run(str(tmp_path))
+    pair, elsewhere = tmp_path / "broker.pem", tmp_path / "elsewhere"
+    os.chown(pair, 12_345, 12_345)
+    tmp_path.chmod(0o770)
+    run(str(tmp_path), "--host", "queue.example")
+    assert _owner_and_mode(pair) == (0, 0, 0o600)
+    tmp_path.chmod(0o700)
+    pair.rename(elsewhere)
+    pair.symlink_to(elsewhere)
+    os.chown(pair, 12_345, 12_345, follow_symlinks=False)
+    run(str(tmp_path), "--host", "queue.example")
+    assert _owner_and_mode(pair) == (0, 0, 0o600)
+
+
+def _owner_and_mode(path: Path) -> tuple[int, int, int]:
+    status = path.lstat()
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
