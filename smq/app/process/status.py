@@ -83,8 +83,8 @@ class Status:
         path = status_path(data_dir)
         temporary = path.with_name(path.name + ".new")
         temporary.unlink(missing_ok=True)  # Of a supervisor that was killed, with its mode.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
             file.write(json.dumps(asdict(self), indent=2) + "\n")
         temporary.rename(path)
 
