@@ -153,6 +153,7 @@ OTHER_ERRORS = {
 }
 # Who catches everything and does not raise it again.
 CATCHES_ALL = {
+    "shm/kernels/base/compiler.py": "half a file of a cache, of which unpickling raises anything",
     "smq/app/process/child.py": "the top of a process",
     "smq/load/worker.py": "the top of a process",
     "smq/app/sealer/worker.py": "a job, which then ends with an error that names it",

@@ -107,7 +107,7 @@ class _Impl(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of a kernel's versions. Nothing here raises OSError."""
+    """Numba's cache of a kernel's versions. What cannot be read or kept raises nothing here."""
 
     _impl_class: Any = _Impl
 
@@ -117,7 +117,13 @@ class _Cache(FunctionCache):
             return super().load_overload(signature, context)
         except OSError as reason:
             keep_no_more(reason)
-            return None
+        except Exception:  # noqa: BLE001  (Of unpickling, any.) A power cut may leave half a file.
+            self._forget_index()
+        return None
+
+    def _forget_index(self) -> None:
+        with suppress(OSError):
+            Path(self._cache_file._index_path).unlink()  # noqa: SLF001
 
     def save_overload(self, signature: Any, version: Any) -> None:
         """Save a compiled version, unless an earlier one could not be saved."""
@@ -127,8 +133,7 @@ class _Cache(FunctionCache):
             super().save_overload(signature, version)
         except OSError as reason:
             # Numba writes the index first: it may name a file that has another version's code.
-            with suppress(OSError):
-                Path(self._cache_file._index_path).unlink()  # noqa: SLF001
+            self._forget_index()
             keep_no_more(reason)
 
 

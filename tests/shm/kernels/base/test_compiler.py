@@ -129,6 +129,18 @@ def test_kernels_that_a_full_disk_does_not_take_run_and_one_line_says_so(tmp_pat
     assert len(list(tmp_path.rglob("*.nbc"))) == 2
 
 
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_files_that_a_power_cut_has_left_in_pieces_are_made_anew(kind: str, tmp_path: Path) -> None:
+    assert run(USED.format(""), tmp_path) == "True"
+    files = [*tmp_path.rglob(f"*.{kind}")]
+    sizes = [each.stat().st_size for each in files]
+    for size in (0, 40):
+        for each in files:
+            os.truncate(each, size)
+        assert run(USED.format(""), tmp_path) == "True"
+        assert [each.stat().st_size for each in files] == sizes
+
+
 def test_without_a_directory_kernels_run_and_lie_in_no_other_place(tmp_path: Path) -> None:
     before = set(Path(compiler.__file__).parent.rglob("*.nbi"))
     said, works = run(USED.format(NOWHERE), Path("/dev/null")).splitlines()
