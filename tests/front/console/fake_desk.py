@@ -20,6 +20,7 @@ from smq.front.console.desk import (
     GroupRow,
     Move,
     NewRecord,
+    PassedOver,
     Ruling,
     ShownGroup,
     ShownRecord,
@@ -70,6 +71,7 @@ class FakeDesk:
 
     records: list[ShownRecord] = field(default_factory=list)
     cursor: dict[int, int] = field(default_factory=dict)
+    beyond: list[PassedOver] = field(default_factory=list)
     done: list[Any] = field(default_factory=list)
     members: tuple[Any, ...] = ()
     of_broker: list[BrokerSetting] = field(default_factory=list)
@@ -79,7 +81,13 @@ class FakeDesk:
         self.done.append(wanted)
         if wanted.topic != "clicks":
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {wanted.topic}")
-        return FoundRecords(records=self.records, cursor=self.cursor, looked=7, looked_bytes=70)
+        return FoundRecords(
+            records=self.records,
+            cursor=self.cursor,
+            looked=7,
+            looked_bytes=70,
+            beyond=self.beyond,
+        )
 
     def record(self, topic: str, partition: int, offset: int) -> ShownRecord | None:
         at = (topic, partition, offset)

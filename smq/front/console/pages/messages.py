@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from smq.front.console.console import Console, form_of, lines_of, page_of, told
 from smq.front.console.desk import (
+    HEADERS_MAX as SHOWN_HEADERS_MAX,
     NEWEST,
     PREVIEW_BYTES,
     FoundRecords,
@@ -120,6 +121,7 @@ def _values(wanted: Wanted, found: FoundRecords, query: Mapping[str, str]) -> di
         "topic": wanted.topic,
         "wanted": wanted,
         "found": found,
+        "headers_max": SHOWN_HEADERS_MAX,
         "rows": [_row(each) for each in found.records],
         "more": f"?{urlencode({**here, 'cursor': cursor})}" if cursor else None,
         "ndjson": f"?{urlencode({**query, 'as': 'ndjson', 'limit': LIMIT_MAX})}",
@@ -133,7 +135,6 @@ def _row(seen: ShownRecord) -> dict[str, Any]:
         "seen": seen,
         "key": shown(key, seen.key_bytes),
         "value": shown(value, seen.value_bytes, seen.headers),
-        "headers": _headers(seen),
     }
 
 
