@@ -138,7 +138,6 @@ OTHER_ERRORS = {
     "smq/shard/references.py": "a question must be answered first",
     "smq/sealer/seal.py": "its partition is gone",
     "smq/front": "Starlette's handlers answer it",
-    "smq/app/front/desk/reading.py": "a question has its fill",
     "smq/load/clients.py": "a load's operation failed, and is counted",
     "bench/clients/programs.py": "a foreign client failed, and is told",
     # Refusals, at the top of a program.
