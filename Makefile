@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml
 WARM = $(BIN)/python -c 'from smq.app.supervisor.composition import warm_kernels; warm_kernels()'
 
 # Names that macOS or Windows lacks: what the SDK's way over the wire may not use.
-WIRE_ONLY = --cache-dir .mypy_cache/wire --follow-imports silent --exclude smq/client/door/door.py smq/client shm/system.py
+WIRE_ONLY = --cache-dir .mypy_cache/wire --follow-imports silent --exclude smq/client/door/door.py smq/client smq/model/named_files.py shm/system.py
 
 check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 	$(BIN)/ruff format --check .

@@ -25,6 +25,7 @@ from gateway.apis.table import API_BY_KEY
 from gateway.dispatch import dispatch, encode
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.model.now import Now
+from smq.security.audit import cut
 from smq.security.caller import Caller
 from smq.security.principals import USER, Principal
 from smq.security.sasl import Lasting, SaslServer, Work, invalid_credentials, refused
@@ -196,8 +197,8 @@ class Login:
         if former is not None and former.principal != principal:
             return refused(
                 "Cannot change principals during re-authentication from "
-                f"{former.principal.kind}.{former.principal.name}: {principal.kind}."
-                f"{principal.name}"
+                f"{former.principal.kind}.{cut(former.principal.name)}: {principal.kind}."
+                f"{cut(principal.name)}"
             )
         assert self._server is not None
         lifetime_ms = self._server.lifetime_ms(self._rules.lifetime_ms(self._mechanism))

@@ -1,6 +1,8 @@
 """Directories that are this user's alone to write: what lies there is code that we run."""
 
 import os
+import re
+import shutil
 import stat
 import sys
 import tempfile
@@ -9,6 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = 0
+LOCK = ".lock"
+VERSIONS_KEPT = 3  # Somebody may go back to the version before, or use two checkouts.
+UNUSED_S = 7 * 86_400
+_VERSION = re.compile("[0-9a-f]{16}")
 
 
 def is_private(directory: Path) -> bool:
@@ -59,6 +65,35 @@ def private_cache(name: Path) -> Path:
     )
 
 
+def private_version(kind: str, version: str) -> Path:
+    """A `private_cache` of what was made of one version of the sources, 16 hexadecimal digits.
+
+    It counts as used now. While it is empty, other versions go that nobody has used for a week, but
+    for the newest ones. Who runs one all the same has it mapped, or makes it again: so the clock of
+    the file system may decide. Raises OSError.
+    """
+    directory = private_cache(Path(kind) / version)
+    with suppress(OSError):
+        os.utime(directory)
+        if not any(directory.iterdir()):
+            _remove_unused(directory)
+    return directory
+
+
+def _remove_unused(used_now: Path) -> None:
+    """Remove the versions beside one that is used now, if they are old. Raises OSError."""
+    others = [
+        (each.stat().st_mtime, each)
+        for each in used_now.parent.iterdir()
+        if _VERSION.fullmatch(each.name) and each != used_now and not each.is_symlink()
+    ]
+    newest_first = sorted(others, reverse=True)
+    unused_since = used_now.stat().st_mtime - UNUSED_S
+    for used, each in newest_first[VERSIONS_KEPT - 1 :]:
+        if used <= unused_since:
+            shutil.rmtree(each, ignore_errors=True)
+
+
 def _roots() -> Iterator[Path]:
     if home := os.environ.get("XDG_CACHE_HOME"):
         yield Path(home)
@@ -80,6 +115,15 @@ def _make_private(directory: Path) -> None:
         raise PermissionError(f"others may replace {missing[-1].parent}")
     for each in reversed(missing):
         each.mkdir(exist_ok=True, mode=0o700)
+
+
+def open_lock(directory: Path) -> int:
+    """A file of a directory to lock, which its owner alone can open. Raises OSError.
+
+    Whoever may read a directory could lock the directory itself, and hold the lock for ever.
+    """
+    lock = directory / LOCK
+    return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def set_by_default(variable: str, value: str) -> None:

@@ -25,8 +25,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from smq.model.named_files import read_named
 from smq.tables.plan import Unreadable
 from spark_jobs.durable import claim
+from spark_jobs.formats.framing import SCHEMA_BYTES_MAX
 from spark_jobs.ingest import CHECKPOINT
 from spark_jobs.places import add_stream_places, stream_options
 from spark_jobs.progress import watch
@@ -154,7 +156,7 @@ def form_of(given: argparse.Namespace) -> "str | Format":
     except ImportError:
         raise Unreadable(f"{given.format} needs `pip install 'smq-broker[decode]'`") from None
     try:
-        schema = Path(given.schema).read_bytes()
+        schema = read_named(given.schema, SCHEMA_BYTES_MAX)
         if given.format == "avro":
             from spark_jobs.formats.avro import Avro  # noqa: PLC0415  (Needs an extra.)
 

@@ -103,6 +103,7 @@ WALL_TIME = {
     "smq/sealer/lake/iceberg.py": "snapshots' times, which never go back",
     "smq/sealer/lake/delta.py": "commits' times",
     "smq/sealer/lake/publish.py": "commits' times; when a table was published, for people",
+    "shm/private.py": "which versions' kernels nobody uses: a wrong clock costs compiling them",
     "smq/app/supervisor/kernels.py": "which sources the kernels were compiled from",
     "smq/shard/loans.py": "whether a file is still the one that was named",
     "spark_jobs/source/publishing.py": "whether a file has changed",
@@ -148,7 +149,6 @@ OTHER_ERRORS = {
     "smq/shard/references.py": "a question must be answered first",
     "smq/sealer/seal.py": "its partition is gone",
     "smq/front": "Starlette's handlers answer it",
-    "smq/app/front/desk/reading.py": "a question has its fill",
     "smq/load/clients.py": "a load's operation failed, and is counted",
     "bench/clients/programs.py": "a foreign client failed, and is told",
     # Refusals, at the top of a program.
@@ -163,6 +163,7 @@ OTHER_ERRORS = {
 }
 # Who catches everything and does not raise it again.
 CATCHES_ALL = {
+    "shm/kernels/base/compiler.py": "half a file of a cache, of which unpickling raises anything",
     "smq/app/process/child.py": "the top of a process",
     "smq/load/worker.py": "the top of a process",
     "smq/app/sealer/worker.py": "a job, which then ends with an error that names it",

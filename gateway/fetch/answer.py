@@ -221,6 +221,12 @@ class PartitionReader:
         is_too_much = found.total_bytes > budget or told.too_many is not None
         if not found.total_bytes or (is_too_much and self.total_bytes > 0):
             return 0
+        spans = led.log.readable(found.spans)
+        if not len(spans):
+            data.error_code, self.has_error = self._failure, True
+            return 0
+        if len(spans) < len(found.spans):
+            found = FoundBatches(spans, int(spans[:, 1].sum()))
         data.aborted_transactions = told.aborted
         data.records = LentBatches(led.log, found.spans, found.total_bytes)
         self.total_bytes += found.total_bytes

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +31,11 @@ from shm.kernels.base.library import (
     machine_folder,
     sources_line,
 )
+from shm.private import open_lock
 
 C_COMPILER = "cc"
-WHY_NOT = f"{FILE}.failed"  # Beside a machine's library: why the last attempt to make one failed.
+# Beside a machine's library: why the last attempt to make one failed. A full disk leaves it empty.
+WHY_NOT = f"{FILE}.failed"
 RUNTIME = SOURCES / "kernels" / "base" / "linked.c"
 # Loaded after `main` has set the environment: Numba reads it when it is imported.
 llvm: Any = LaterModule("llvmlite.binding")
@@ -229,7 +232,7 @@ def why_not_linked() -> str:
         text = (machine_folder() / WHY_NOT).read_text(errors="replace")
     except OSError:
         return ""
-    return " ".join(text.split())[:WHY_CHARACTERS_MAX]
+    return " ".join(text.split())[:WHY_CHARACTERS_MAX] or "the disk was full"
 
 
 def link(folder: Path) -> None:
@@ -287,7 +290,7 @@ def main() -> None:
     os.environ.update(_COMPILE)
     os.nice(_POLITE)
     folder = machine_folder()
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock = open_lock(folder)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _try_to_link(folder)
@@ -301,7 +304,8 @@ def _try_to_link(folder: Path) -> None:
     try:
         link_all(str(folder))
     except (Exception, SystemExit) as reason:
-        (folder / WHY_NOT).write_text(str(reason))
+        with suppress(OSError):
+            (folder / WHY_NOT).write_text(str(reason))
         raise
     (folder / WHY_NOT).unlink(missing_ok=True)
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from smq.security.authorizer import Authorizer
 
 app = typer.Typer(help="Add, list, remove and explain access rules.", no_args_is_help=True)
+NAME_BYTES_MAX = 2**15 - 1  # Of a string of Kafka's protocol.
 RULES = (
     'JSON: [{"principal", "host", "operation", "permission", "resource_type", "name", '
     '"pattern_type"}]'
@@ -71,14 +72,14 @@ Prefixed = Annotated[bool, typer.Option("--prefixed", help="The names are beginn
 
 def _written(host: str | None) -> str | None:
     """As clients' addresses are written: a rule with another form of one would never apply."""
-    return host and written(host)
+    return host and written(_text(host))
 
 
 def _address(host: str) -> str:
     """Likewise, of an address only."""
     if host != WILDCARD and not is_address(host):
         raise typer.BadParameter(f"{host} is no address of IPv4 or IPv6")
-    return written(host)
+    return written(_text(host))
 
 
 Host = Annotated[
@@ -137,7 +138,7 @@ def list_rules(  # noqa: PLR0913, PLR0917  (as above)
 ) -> None:
     """List the rules, or those that apply to a resource, wildcards and prefixes included."""
     named = list(_resources(topic, group, transactional_id, cluster=cluster))
-    entry = AccessControlEntryFilter(principal)
+    entry = AccessControlEntryFilter(principal and _text(principal))
     wanted = [
         AclBindingFilter(ResourcePatternFilter(kind, name, PatternType.MATCH), entry)
         for kind, name in named
@@ -279,7 +280,7 @@ def _resources(
         (ResourceType.CLUSTER, [CLUSTER_NAME] if cluster else []),
     ):
         for name in names or ():
-            yield kind, name
+            yield kind, _text(name)
 
 
 def _operations(names: list[str] | None) -> list[Operation]:
@@ -295,9 +296,20 @@ def _word(name: str) -> str:
 
 def _principal(text: str) -> Principal:
     try:
-        return Principal.parse(text)
+        return Principal.parse(_text(text))
     except ValueError:
         raise refusal(f"{text!r} is no principal, which has a kind: User:{text}") from None
+
+
+def _text(name: str) -> str:
+    """A name that a rule can have. Exits if it is none."""
+    try:
+        is_long = len(name.encode()) > NAME_BYTES_MAX
+    except UnicodeEncodeError as reason:
+        raise refusal(f"{name!r} is no text in UTF-8") from reason
+    if is_long:
+        raise refusal(f"a name has at most {NAME_BYTES_MAX} bytes")
+    return name
 
 
 def _show(rules: list[AclBinding], *, as_json: bool) -> None:

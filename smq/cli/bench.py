@@ -12,6 +12,7 @@ import typer
 from smq.app.process.refusal import refuse_wire_only
 from smq.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_at, refusal, split_pair
 from smq.cli.output import say, say_lines
+from smq.model.named_files import read_named
 
 if TYPE_CHECKING:
     from smq.load.results import Result
@@ -139,7 +140,7 @@ def steps_for(
     if not path.is_file():
         path = Path(workload)
     try:
-        documents = list(yaml.safe_load_all(path.read_text()))
+        documents = list(yaml.safe_load_all(read_named(path, may_be_passed_on=True).decode()))
         pairs = [split_pair(each, "--set") for each in given]
         overrides = {field: yaml.safe_load(value) for field, value in pairs}
     except FileNotFoundError as error:

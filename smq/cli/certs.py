@@ -6,7 +6,8 @@ broker.pem   the broker's key and certificate: ssl.keystore.location
 <name>.pem   a client's
 
 A broker that runs reads its file again, so broker.pem is replaced only where `--host` asks for it.
-Each file is replaced as a whole: a run that is killed leaves the former one or the new one. The
+Each file is replaced as a whole: a run that is killed leaves the former one or the new one. Of root
+the new one belongs to whom the former did, as a broker of another user goes on reading it. The
 authority's two are never replaced: who has lost one of them has to say what is to be done. One run
 at a time looks at a directory and writes there: two would make an authority each.
 """
@@ -21,13 +22,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shm.peer import ROOT
+from shm.private import LOCK, open_lock
 from smq.cli.output import say
+from smq.model.named_files import read_named
 
 if TYPE_CHECKING:
     from smq.cli.key_pairs import KeyPair
 
 AUTHORITY, AUTHORITY_KEY, BROKER = "ca.pem", "ca-key.pem", "broker.pem"
 RESERVED = frozenset({AUTHORITY, AUTHORITY_KEY, BROKER})
+READABLE = 0o640  # What a key's file may allow: others never read it.
 DAY_MS = 24 * 60 * 60_000
 DAYS_DEFAULT, DAYS_MAX = 30, 3650  # What is to last is better made by those who keep keys.
 HOSTS_DEFAULT = ["localhost", "127.0.0.1", "::1"]
@@ -88,15 +92,20 @@ def _alone(directory: Path) -> Iterator[None]:
 
     from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
 
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock, fd = directory / LOCK, open_lock(directory)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as reason:
+            if not os.path.samestat(os.fstat(fd), lock.lstat()):
+                raise BlockingIOError  # noqa: TRY301  (The other run has just ended.)
+        except (BlockingIOError, FileNotFoundError) as reason:
             raise refusal(
                 f"another `smq certs` writes to {directory}; wait until it has ended"
             ) from reason
-        yield
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
     finally:
         os.close(fd)
 
@@ -152,7 +161,7 @@ def _authority(directory: Path) -> "KeyPair | None":
             "or name another directory for another authority (if the first run here was killed, "
             f"{there} has signed nothing: remove it)"
         )
-    return KeyPair(*(each.read_bytes() for each in halves))
+    return KeyPair(*(read_named(each) for each in halves))
 
 
 def _refuse_others(directory: Path, authority: "KeyPair", names: list[str]) -> None:
@@ -163,7 +172,7 @@ def _refuse_others(directory: Path, authority: "KeyPair", names: list[str]) -> N
 
     for name in names:
         try:
-            is_its_own = is_signed_by((directory / name).read_bytes(), authority.certificate)
+            is_its_own = is_signed_by(read_named(directory / name), authority.certificate)
         except FileNotFoundError:
             continue
         except ValueError:
@@ -192,9 +201,27 @@ def _file_of(name: str) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file, which only this user may read. Raises OSError."""
+    """Replace a file, for this user alone, or who could read the former. Raises OSError."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)  # Of a run that was killed.
+    former = _owned(path)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        if former:
+            os.fchown(file.fileno(), former.st_uid, former.st_gid)
+            os.fchmod(file.fileno(), former.st_mode & READABLE)
         file.write(data)
     new.rename(path)
+
+
+def _owned(path: Path) -> os.stat_result | None:
+    """Whose the file is that root replaces; None: it gets no other owner.
+
+    Where a group may write, its members could have put the file there, to be given the key.
+    """
+    if os.geteuid() != ROOT or path.parent.stat().st_mode & stat.S_IWGRP:
+        return None
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None

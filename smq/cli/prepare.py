@@ -22,6 +22,7 @@ from smq.cli.client import AsJson, refusal
 from smq.cli.output import say
 from smq.cli.unserved import unserved
 from smq.cli.user import ITERATIONS_MIN, NAME_BYTES_MAX, check_name, password_of_file, salted_anew
+from smq.model.named_files import read_named
 from smq.security.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from smq.cli.unserved import Unserved
 
 JSON = 'JSON: {"users": {USER: "set" or "as before"}, "rules": {"added", "there"}}'
-FILE_BYTES_MAX = 1024 * 1024
 _SET, _SAME = "set", "as before"
 _DEFAULTS = {"host": WILDCARD, "permission": "ALLOW", "pattern_type": "LITERAL"}
 _FIELDS = {*ResourcePattern._fields, *AccessControlEntry._fields}
@@ -141,12 +141,9 @@ def _is_of(
 
 def _rules(file: Path) -> list[AclBinding]:
     try:
-        with file.open("rb") as opened:
-            data = opened.read(FILE_BYTES_MAX + 1)
+        data = read_named(file, may_be_passed_on=True)
     except OSError as reason:
         raise refusal(f"--rules: {file} cannot be read: {reason}") from reason
-    if len(data) > FILE_BYTES_MAX:
-        raise refusal(f"--rules: {file} has over {FILE_BYTES_MAX} bytes")
     try:
         rows = json.loads(data)
         if not isinstance(rows, list):

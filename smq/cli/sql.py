@@ -169,9 +169,13 @@ def _files_in(data_dir: Path, filer_root: str | None) -> "tuple[Path, Location]"
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
     from smq.store.store import FILE_NAME  # noqa: PLC0415  (as above)
 
-    if not data_dir.is_dir():
-        raise refusal(f"there is no directory {data_dir}")
-    if not os.access(data_dir, os.X_OK) or _is_closed(data_dir / FILE_NAME):
+    try:
+        if not data_dir.is_dir():
+            raise refusal(f"there is no directory {data_dir}")
+        is_closed = not os.access(data_dir, os.X_OK) or _is_closed(data_dir / FILE_NAME)
+    except PermissionError:  # A directory around it is closed.
+        is_closed = True
+    if is_closed:
         raise refusal(
             f"the files in {data_dir} are another user's, who alone reads them; give --bootstrap "
             "instead, and all records come from the broker"

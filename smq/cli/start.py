@@ -13,6 +13,7 @@ from smq.app.process.program import ONE_THREAD
 from smq.app.process.refusal import or_refuse, refuse_wire_only
 from smq.model.config import SETTINGS, Config
 from smq.model.config_sources import Machine, parse
+from smq.model.named_files import read_named
 from smq.model.setting import FROM_FILE
 
 CONFIG = "--config"  # The option that names a file, unlike all others.
@@ -69,7 +70,7 @@ def load_config(file: Path | None, given: Mapping[str, str]) -> tuple[Config, Ma
     from smq.app.process.machine import this_machine  # noqa: PLC0415  (It exists on Linux only.)
 
     try:
-        text = file.read_text() if file else ""
+        text = read_named(file, may_be_passed_on=True).decode() if file else ""
     except OSError as reason:
         raise SystemExit(
             f"smq: the configuration file {file} cannot be read: {reason.strerror}"

@@ -120,7 +120,7 @@ def _first_values(topic: str, count: int, bootstrap: str) -> list[bytes | None]:
                 with consumer.poll(SILENCE_S) as batch:
                     if not len(batch):
                         break
-                    values += batch.to_arrow()["value"].to_pylist()
+                    values += batch.to_arrow(["value"])["value"].to_pylist()
     return values[:count]
 
 

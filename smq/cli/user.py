@@ -21,6 +21,7 @@ from smq.cli.client import (
     refusal,
 )
 from smq.cli.output import say
+from smq.model.named_files import read_named
 from smq.model.setting import PASSWORD_VARIABLE
 from smq.security.credentials import SaltedPassword, ScramMechanism, salted
 from smq.security.decoys import SALT_BITS, base36
@@ -162,7 +163,8 @@ def _password(file: Path | None) -> str:
 def password_of_file(file: Path, option: str) -> str:
     """The password that an option's file has."""
     try:
-        found = file.read_text().rstrip("\n")
+        data = read_named(file, may_be_passed_on=True)
+        found = data.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as reason:
         raise refusal(f"{option}: {file} cannot be read: {reason}") from reason
     if not found:

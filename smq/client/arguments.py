@@ -80,14 +80,15 @@ def _pair(pair: Any) -> tuple[bytes, bytes | None]:  # noqa: ANN401
     return found, bytes_of(f"the header {found!r}", value)
 
 
-def text(name: str, value: Any) -> str:  # noqa: ANN401
-    """Text that Kafka's protocol can carry, unchanged."""
+def text(name: str, value: Any, *, is_secret: bool = False) -> str:  # noqa: ANN401
+    """Text that Kafka's protocol can carry, unchanged. Errors do not show a secret."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is text, not {type(value).__name__}")
     try:
         size_bytes = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
-        raise ValueError(f"{name} is {value!r}, which has no bytes in UTF-8") from None
+        shown = "text" if is_secret else repr(value)
+        raise ValueError(f"{name} is {shown}, which has no bytes in UTF-8") from None
     if size_bytes > TEXT_BYTES_MAX:
         raise ValueError(f"{name} has {size_bytes} bytes; it should have {TEXT_BYTES_MAX} at most")
     return value
@@ -158,12 +159,15 @@ def offsets_by_partition(name: str, offsets: Any) -> dict[TopicPartition, int]: 
     }
 
 
-def text_by_name(name: str, texts: Any) -> dict[str, str]:  # noqa: ANN401
-    """A mapping of names to text; None is empty."""
+def text_by_name(name: str, texts: Any, *, are_secret: bool = False) -> dict[str, str]:  # noqa: ANN401
+    """A mapping of names to text; None is empty. Errors show no text that may be secret."""
     found = {} if texts is None else texts
     if not isinstance(found, Mapping):
         raise TypeError(f"{name} is a mapping of names to text, not {type(found).__name__}")
-    return {text(f"a name in {name}", key): text(f"{key} in {name}", found[key]) for key in found}
+    return {
+        text(f"a name in {name}", key): text(f"{key} in {name}", found[key], is_secret=are_secret)
+        for key in found
+    }
 
 
 def whole_number(name: str, number: Any, least: int, beyond: int) -> int:  # noqa: ANN401

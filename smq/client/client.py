@@ -70,7 +70,8 @@ def connect(  # noqa: PLR0913  (how a client reaches its broker)
     transport           "shared memory", "kafka", or "auto": shared memory if the broker runs on
                         this host for this user, or has it among its super users; else Kafka's
                         protocol
-    timeout_s           how long a call waits for a broker that is away or does not answer
+    timeout_s           how long a call waits for a broker that is away or does not answer, or for
+                        an endpoint of tokens
     metadata_max_age_s  how often producers and consumers look for new partitions of their topics
     config              who you are, and which broker is the right one: properties as Kafka's
                         clients take them ("security.protocol", "sasl.…", "ssl.…"), or the path of
@@ -258,8 +259,8 @@ class Client:
         poll_interval_s_max  without a poll for this long it is out of the group too
         batch_bytes_max      how much a poll takes from a log's ring, or fetches of a partition; one
                              batch is always taken
-        inflated_bytes_max   how far a compressed batch may inflate: a poll raises BatchTooLarge
-                             before one that goes beyond. A poll ends once it has inflated so much
+        inflated_bytes_max   how far a compressed batch, or its columns, may inflate: a poll raises
+                             BatchTooLarge before a larger one, and ends once so much is inflated
         spin_us              how long to poll before sleeping: lower latency, at the cost of a core
         isolation_level      "read_committed": neither records of aborted transactions nor, until
                              it is decided, records after the start of an open one;

@@ -137,13 +137,14 @@ class UnreadableBatch(BrokerError):
 
 
 class BatchTooLarge(UnreadableBatch):
-    """A record batch inflates beyond what this reader allows."""
+    """A record batch, or the columns of its records or headers, inflates beyond what this reader
+    allows."""
 
     def __init__(self, name: tuple[str, int], offsets: tuple[int, int], bytes_max: int) -> None:
         super().__init__(
             name,
             offsets,
-            f"inflates to more than {bytes_max} bytes",
+            f"inflates to more than {bytes_max} bytes, or its columns do",
             ErrorCode.MESSAGE_TOO_LARGE,
             "raise inflated_bytes_max, or ",
         )

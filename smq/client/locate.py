@@ -27,6 +27,7 @@ from smq.client.reach import Reach
 from smq.client.secure.opening import is_path
 from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError
+from smq.model.named_files import read_named
 
 AUTO = "auto"
 SHARED_MEMORY = "shared memory"
@@ -161,7 +162,7 @@ def _is_place(address: str | os.PathLike[str]) -> bool:
 def _status_of(path: Path) -> dict[str, Any]:
     """What a broker says in its data directory. Raises BrokerUnavailable."""
     try:
-        found = json.loads((path / STATUS_NAME).read_text())
+        found = json.loads(read_named(path / STATUS_NAME))
         return {**found, "bootstrap": found["bootstrap"]}
     except PermissionError as error:
         raise BrokerUnavailable(

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from smq.filer.directories import make_directory, sync_directory
-from smq.filer.mark import directory_mode
+from smq.filer.mark import directory_mode, file_mode
 from smq.filer.reserve import Reserve
 from smq.filer.store import (
     CREATE,
@@ -279,7 +279,7 @@ class Draft:
     def __init__(self, store: LocalStore, path: Path) -> None:
         self._store, self.path = store, path
         with _failures(UNFINISHED):
-            self.fd = _created(path)
+            self.fd = _created(path, file_mode(store.root))
 
     def sink(self, key: str) -> "DraftSink":
         """A sink that writes to the draft; errors name `key`."""
@@ -331,10 +331,10 @@ class DraftSink:
         return length
 
 
-def _created(path: Path) -> int:
+def _created(path: Path, mode: int) -> int:
     """A new file, locked."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         fcntl.flock(fd, fcntl.LOCK_SH)
         if os.fstat(fd).st_nlink:
             return fd

@@ -14,6 +14,7 @@ from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.model.config import Config
 from smq.model.errors import StoreError
+from smq.model.named_files import read_named
 
 if TYPE_CHECKING:
     from smq.filer.s3_uploads import Access
@@ -145,7 +146,7 @@ def _keys_in(path: Path, environment: Mapping[str, str]) -> "Access":
     profile = environment.get("AWS_PROFILE") or "default"
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(path.read_text())
+        parser.read_string(read_named(path).decode())
         section = parser[profile]
         access: Access = {
             "access_key_id": section["aws_access_key_id"],

@@ -33,6 +33,11 @@ def directory_mode(root: Path) -> int:
     return readable | (readable & 0o444) >> 2  # Who may read may enter.
 
 
+def file_mode(root: Path) -> int:
+    """The mode of files in this filer, likewise."""
+    return directory_mode(root) & 0o666
+
+
 def is_marked(root: Path, cluster_id: str) -> bool:
     """Whether the directory has the mark of this cluster; False if it cannot be read."""
     try:

@@ -33,11 +33,11 @@ from starlette.types import ASGIApp
 from smq.filer.store import Store
 from smq.front.debug import Inside, Look, routes as debug_routes
 from smq.front.files import METHODS, Files
-from smq.front.gate import RETRY_AFTER_S, Gate, Page, error
+from smq.front.gate import Gate, Page, error, incomplete
 from smq.front.metrics.page import CONTENT_TYPE
 from smq.front.rights import FREE, HttpRights
 from smq.front.shared import Shared
-from smq.front.slots import HEALTH_PATH, LIVE_PATH, METRICS_PATH, READY_PATH
+from smq.front.slots import HEALTH_PATH, LIVE_PATH, METRICS_PATH, READY_PATH, RETRY_AFTER_S
 from smq.front.space import Space
 from smq.front.streams import Silent
 from smq.model.errors import (
@@ -167,7 +167,7 @@ async def _failed(_request: Request, reason: StoreError) -> Response:
 
 
 async def _silent(_request: Request, _reason: Silent) -> Response:
-    return error(408, "the body is incomplete", {"connection": "close"})
+    return incomplete()
 
 
 async def _gone(_request: Request, _reason: ClientDisconnect) -> Response:

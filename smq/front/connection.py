@@ -20,14 +20,14 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from smq.front.slots import REQUESTS_MAX
+from smq.front.slots import REQUESTS_MAX, WAITING_MAX
 from smq.front.turns import PeerStanding, Turns
 from smq.security.addresses import network_of, written
 
 REST_S = 15  # Without a complete request head: before the first request, or between two.
 DEAF_MS = 60_000  # Without reading a byte of the answer.
 SLOW_S = 60.0  # Until what waits for the client (64 KiB, asyncio's high-water mark) has gone.
-CONNECTIONS_MAX = 2 * REQUESTS_MAX  # So some connections are always idle.
+CONNECTIONS_MAX = REQUESTS_MAX + WAITING_MAX + 256  # So some connections are always idle.
 # Of one connection; each takes some thirty microseconds.
 EVENTS_A_TURN, EVENTS_OF_NEWCOMER = 128, 16
 _MAKING_ROOM: WeakSet[ServerState] = WeakSet()  # Servers whose idle connections are to go.

@@ -4,14 +4,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from types import MappingProxyType
 from urllib.parse import urlencode
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smq.front.cookies import session_id_of
-from smq.front.logins import Asking, LoginRefused
+from smq.front.logins import FORM_BYTES_MAX, Asking, LoginRefused
 from smq.front.origin import (
     LOCALHOST,
     READS,
@@ -22,6 +24,7 @@ from smq.front.origin import (
     is_of_no_host,
     is_old_browser,
 )
+from smq.front.places import WaitingPlaces
 from smq.front.rights import (
     FREE,
     LOGIN_PATH,
@@ -34,15 +37,16 @@ from smq.front.rights import (
     visit_in,
 )
 from smq.front.sessions import Visit
-from smq.front.slots import RequestSlot, Slots, slot_of
+from smq.front.slots import FORMS_MAX, RETRY_AFTER_S, Slots, slot_of
+from smq.front.streams import Silent, read_ahead
 from smq.front.turns import standing_of
 from smq.model.printable import say_error
+from smq.security.addresses import network_of
 from smq.security.listener_rules import is_loopback
 from smq.security.listeners import HTTP
 from smq.security.principals import Peer, Principal
 
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
-RETRY_AFTER_S = 1
 OF_USER_MAX = 12  # Requests of one user's sessions at once: two browsers have as many.
 POLLED = ("/console/rates", "/console/lag")  # Pages ask for them again and again.
 OLD_BROWSER = (
@@ -73,6 +77,7 @@ class Gate:
     - for which no slot is free (smq.front.slots), or of whose user too many are answered.
 
     The connection is told whether who asked is known: others wait for their turn (smq.front.turns).
+    The form of a login is read before anything is done for it, and takes no slot.
     """
 
     def __init__(
@@ -86,7 +91,8 @@ class Gate:
         self._rights = rights
         self._hosts = LOCALHOST | {each.lower() for each in hosts}
         self._pages = [each for each in routes if isinstance(each, Page)]
-        self._slots, self._users = Slots(), Counter[Principal]()
+        self._slots, self._forms = Slots(), WaitingPlaces(FORMS_MAX)
+        self._users = Counter[Principal]()
         self._said_s: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,16 +101,17 @@ class Gate:
             await self._inner(scope, receive, send)
             return
         needs_login = self._rights.needs_login(scope["path"])
-        slot = slot_of(scope, needs_login=needs_login)
-        if slot is not None and (scope["method"], scope["path"]) == ("POST", LOGIN_PATH):
-            slot = slot.for_login(again=standing_of(scope).has_tried)
+        is_login = (scope["method"], scope["path"]) == ("POST", LOGIN_PATH)
+        slot = None if is_login else slot_of(scope, needs_login=needs_login)
         give_rights(scope, None)
         # A request that outlasts a stop is cancelled: its connection just ends.
         with suppress(asyncio.CancelledError):
             refusal = self._refusal(scope)
             standing_of(scope).is_known = refusal is None and self._rights.knows_all(scope["path"])
             if refusal is None:
-                refusal = await self._admit(scope, slot)
+                refusal = await self._admit(scope)
+            if refusal is None and is_login:
+                receive, refusal = await self._form(scope, receive)
             if refusal is None and slot is not None and self._slots.is_full(slot):
                 refusal = self._too_many()
             taken = nullcontext() if refusal or slot is None else self._slots.taken(slot)
@@ -112,7 +119,20 @@ class Gate:
                 answer = refusal or too_many or self._inner
                 await answer(scope, receive, _with_headers(send))
 
-    async def _admit(self, scope: Scope, slot: RequestSlot | None) -> Response | None:
+    async def _form(self, scope: Scope, receive: Receive) -> tuple[Receive, Response | None]:
+        """Read the form of a login: what receives it from then on, or the refusal."""
+        client = scope.get("client")
+        try:
+            async with self._forms.place(network_of(client[0]) if client else ""):
+                return await read_ahead(scope, receive, FORM_BYTES_MAX), None
+        except TimeoutError:
+            return receive, self._too_many({"connection": "close"})
+        except Silent:
+            return receive, incomplete()
+        except ClientDisconnect:
+            return receive, Response(None, 400)  # Nobody reads this.
+
+    async def _admit(self, scope: Scope) -> Response | None:
         """Let a request have the rights of who asks, or refuse it."""
         rights, method, path = self._rights, scope["method"], scope["path"]
         needs_session = rights.needs_session(path)
@@ -133,8 +153,7 @@ class Gate:
             return None
         if needs_session:
             return _no_session(scope, headers)
-        assert slot is not None
-        return await self._log_in(scope, slot)
+        return await self._log_in(scope)
 
     @contextmanager
     def _of_session(self, scope: Scope) -> Iterator[Response | None]:
@@ -165,7 +184,7 @@ class Gate:
             is_use=scope["method"] not in READS or not is_poll,
         )
 
-    async def _log_in(self, scope: Scope, slot: RequestSlot) -> Response | None:
+    async def _log_in(self, scope: Scope) -> Response | None:
         """Let a request have its user's rights, or refuse it."""
         logins, headers = self._rights.logins, dict(scope["headers"])
         assert logins is not None
@@ -177,14 +196,10 @@ class Gate:
         try:
             rights = logins.remembered(asking)
             if rights is None:
-                its = slot.for_login(again=asking.again)
                 standing.has_tried = True
-                if self._slots.is_full(its):
-                    return self._too_many()
-                with self._slots.taken(its):
-                    rights = await logins.rights(asking)
+                rights = await logins.rights(asking)
         except LoginRefused as refused:
-            return refused.answer
+            return self._too_many() if refused.answer.status_code == 503 else refused.answer
         standing.is_known, standing.has_tried = True, False
         rights.api = api_of(scope["method"], scope["path"])
         give_rights(scope, rights)
@@ -212,12 +227,12 @@ class Gate:
         address = address_of(name)
         return name in self._hosts if address is None else not is_of_no_host(address)
 
-    def _too_many(self) -> Response:
+    def _too_many(self, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
         now_s = asyncio.get_running_loop().time()
         if self._said_s is None or now_s - self._said_s >= SAY_S:
             self._said_s = now_s
             say_error("front: too many requests at once; more are refused")
-        headers = {"retry-after": str(RETRY_AFTER_S)}
+        headers = {"retry-after": str(RETRY_AFTER_S), **headers}
         return error(503, "too many requests are being answered already", headers)
 
 
@@ -240,6 +255,11 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return sent
+
+
+def incomplete() -> Response:
+    """The answer to a client that does not send the rest of a body."""
+    return error(408, "the body is incomplete", {"connection": "close"})
 
 
 def error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

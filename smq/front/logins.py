@@ -19,16 +19,20 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from starlette.responses import JSONResponse
 
-from smq.front.lane import AskerGone, LoginLane, whose_login
+from smq.front.lane import AskerGone, LineFull, LoginLane, whose_login
 from smq.front.origin import READS, TOKEN_HEADER
+from smq.front.places import WaitingPlaces
+from smq.front.slots import LATE_MAX, RETRY_AFTER_S
 from smq.front.turns import PeerStanding
 from smq.model.errors import BrokerError
+from smq.security.addresses import network_of
 from smq.security.audit import OFF, Audit
 from smq.security.listeners import HTTP
 from smq.security.principals import USER, Peer, Principal
@@ -43,6 +47,8 @@ _AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
 CHALLENGE = 'Basic realm="smq", charset="UTF-8"'
 NO_LOGIN = "say who you are: a user's name and password by HTTP Basic (`curl -u name`), or a token"
 WRONG = "the name or the password is wrong, or the token"
+BUSY = "too many logins wait already: try again"
+FORM_BYTES_MAX = 80 * 1024  # Of a login: a token has 64 KiB at most.
 NO_HEADER = (
     f"with a password this needs the header `{TOKEN_HEADER}` too, of any value: other sites' pages "
     "cannot send it"
@@ -58,8 +64,8 @@ class LoginRefused(Exception):
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
-        headers = {"www-authenticate": CHALLENGE} if status == 401 else {}
-        self.answer = JSONResponse({"error": sentence}, status, headers)
+        headers = {401: {"www-authenticate": CHALLENGE}, 503: {"retry-after": str(RETRY_AFTER_S)}}
+        self.answer = JSONResponse({"error": sentence}, status, headers.get(status))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,8 @@ class HttpLogins:
         self._passwords, self.rights_of, self._delay_s = passwords, rights_of, delay_s
         self._tokens, self._is_open = tokens, is_open
         self._known, self._known_tokens = _Memory[_Known](), _Memory[_KnownToken]()
-        self._lane, self._audit, self._listener = LoginLane(), audit, listener
+        self._lane, self._late, self._audit = LoginLane(), WaitingPlaces(LATE_MAX), audit
+        self._listener = listener
         self.failed_count = self._told_count = 0
         self._told_ms = -NOTICES_MS
         self.notices: list[str] = []
@@ -235,6 +242,8 @@ class HttpLogins:
             found = await check(shown, asking)
         except AskerGone:
             raise LoginRefused(401, WRONG) from None  # Nobody reads it.
+        except LineFull:
+            raise LoginRefused(503, BUSY) from None
         self._audit.logged_in(self._peer(asking, found.user), _how(shown))
         return found
 
@@ -295,6 +304,8 @@ class HttpLogins:
             holder = await self._in_lane(lambda: tokens.holder_of(text), "", asking)
         except InvalidToken:
             await self._fail(asking, shown)
+        if not holder.is_current():  # Its key was withdrawn meanwhile.
+            await self._fail(asking, shown)
         self._known_tokens[token] = _KnownToken(holder, keys)
         return LoggedIn(holder.user, holder, tokens.left_ms(holder) / 1000)
 
@@ -325,7 +336,9 @@ class HttpLogins:
     async def _fail(self, asking: Asking, shown: _Shown) -> NoReturn:
         self.failed_count += 1
         self._audit.login_failed(asking.host, self._listener, _how(shown))
-        await asyncio.sleep(self._delay_s)
+        with suppress(TimeoutError):  # So many wait that this one is answered now.
+            async with self._late.place(network_of(asking.host)):
+                await asyncio.sleep(self._delay_s)
         raise LoginRefused(401, WRONG) from None
 
 

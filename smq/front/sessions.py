@@ -3,7 +3,8 @@
 A session is known by a random id in a cookie, of which only a keyed hash is kept. It ends
 
     with a logout, or when its user or a super user ends it,
-    when the user's credential is changed or deleted, or the token with which it began ends,
+    when the user's credential is changed or deleted, or the token with which it began ends or the
+    issuer withdraws the key that has signed it,
     after AGE_S, or when nothing was asked for IDLE_S (monotonic time),
     when its user has more than OF_USER_MAX, or all have more than SESSIONS_MAX: the one that was
     used longest ago,
@@ -19,7 +20,6 @@ import hmac
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import NamedTuple
 
 from smq.front.logins import LoggedIn
@@ -31,6 +31,7 @@ AGE_S = 12 * 3600.0
 IDLE_S = 3600.0
 SESSIONS_MAX = 1000
 OF_USER_MAX = 10
+NUMBER_MAX = 999_999  # It is typed.
 _OF_TOKEN = b"token "  # Makes a token of what makes a hash of an id.
 
 
@@ -38,7 +39,7 @@ _OF_TOKEN = b"token "  # Makes a token of what makes a hash of an id.
 class BrowserSession:
     """One session. Times are monotonic.
 
-    number   names it, and opens nothing
+    number   names it, and opens nothing; by chance, as a count would tell of others' logins
     network  where it holds
     """
 
@@ -73,7 +74,6 @@ class BrowserSessions:
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
-        self._numbers = count(1)
         self._by_hash: dict[bytes, BrowserSession] = {}
 
     def invariants(self) -> None:
@@ -94,7 +94,7 @@ class BrowserSessions:
         if len(self._by_hash) >= SESSIONS_MAX:
             self.end(next(iter(self)))
         session_id = secrets.token_urlsafe(ID_BYTES)
-        session = BrowserSession(next(self._numbers), holder, host, now_s, now_s)
+        session = BrowserSession(self._new_number(), holder, host, now_s, now_s)
         self._by_hash[self._hash(session_id)] = session
         return session_id
 
@@ -127,6 +127,12 @@ class BrowserSessions:
     def end_those_over(self, now_s: float) -> None:
         """Forget those that have ended by themselves."""
         self._by_hash = {key: each for key, each in self._by_hash.items() if each.holds(now_s)}
+
+    def _new_number(self) -> int:
+        taken = {each.number for each in self}
+        while (number := 1 + secrets.randbelow(NUMBER_MAX)) in taken:
+            pass
+        return number
 
     def _hash(self, session_id: str) -> bytes:
         return hmac.digest(self._secret, session_id.encode(), "sha256")

@@ -1,9 +1,12 @@
 """Slots for requests that are answered at the same time: slow uploads never shut out a page.
 
-A client decides how long a transfer takes, so transfers have slots of their own. So have passwords
-and tokens that have to be checked, or were wrong and wait for their answer, and once more those of
-connections on which such a one was wrong before: no number of them takes a slot from who has logged
-in. An address beyond loopback gets a share of each kind's slots. Health is always answered.
+A client decides how long a transfer takes, so transfers have slots of their own. An address beyond
+loopback gets a share of each kind's slots. Health is always answered.
+
+Who has not logged in holds no slot, so that no number of logins takes one from who has. He waits in
+one of three places, each of which is bounded and fair by itself: the form of a login comes in
+(smq.front.places), the thread that checks passwords is busy (smq.front.lane), what was shown was
+wrong and the answer is late (smq.front.places again).
 """
 
 from collections import Counter
@@ -23,7 +26,11 @@ HEALTH_PATHS = frozenset({HEALTH_PATH, LIVE_PATH, READY_PATH})
 TRANSFERS_MAX = 384  # Each holds pieces of an object, and perhaps an open file.
 PAGES_MAX = 128
 REQUESTS_MAX = TRANSFERS_MAX + PAGES_MAX
-LOGINS_MAX = 128  # They wait for a thread that checks some two hundred passwords a second.
+FORMS_MAX = 128  # Of logins that come in; each may have 80 KiB.
+LATE_MAX = 128  # Answers that are late; of more the oldest are answered.
+LINE_MAX = 256  # For a thread that checks some two hundred passwords a second, and as many again.
+WAITING_MAX = FORMS_MAX + LATE_MAX + 2 * LINE_MAX  # Without a slot.
+RETRY_AFTER_S = 1
 SHARE = 4  # An address has at most one slot in this many.
 TRANSFERS = ("/filer/", "/sql")
 
@@ -33,9 +40,6 @@ class SlotKind(Enum):
 
     PAGE = auto()
     TRANSFER = auto()
-    LOGIN = auto()
-    LOGIN_AGAIN = auto()
-    """One on its connection was not right."""
 
 
 class RequestSlot(NamedTuple):
@@ -47,13 +51,7 @@ class RequestSlot(NamedTuple):
     @property
     def slots(self) -> int:
         """How many slots its kind has."""
-        if self.kind is SlotKind.PAGE:
-            return PAGES_MAX
-        return TRANSFERS_MAX if self.kind is SlotKind.TRANSFER else LOGINS_MAX
-
-    def for_login(self, *, again: bool) -> "RequestSlot":
-        """What its login occupies before."""
-        return self._replace(kind=SlotKind.LOGIN_AGAIN if again else SlotKind.LOGIN)
+        return PAGES_MAX if self.kind is SlotKind.PAGE else TRANSFERS_MAX
 
 
 class Slots:

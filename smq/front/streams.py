@@ -12,7 +12,7 @@ from typing import TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from smq.filer.store import Data, OpenObject
 from smq.model.errors import StoreError
@@ -71,6 +71,29 @@ async def small_body(request: Request, bytes_max: int, what: str) -> bytes:
         if len(body) > bytes_max:
             raise TooLong(f"{what} has at most {bytes_max} bytes")
     return bytes(body)
+
+
+async def read_ahead(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
+    """Read a small body before anybody works for its request: what receives it from then on. Of a
+    longer one the rest comes as before. Raises Silent, ClientDisconnect."""
+    body, goes_on = bytearray(), True
+
+    async def noted() -> Message:
+        nonlocal goes_on
+        message = await receive()
+        goes_on = message.get("more_body", False)
+        return message
+
+    async for piece in paced(Request(scope, noted), SMALL_LAG_S):
+        body += piece
+        if len(body) > bytes_max:
+            break
+    first: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": goes_on}]
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return again
 
 
 async def paced(request: Request, lag_s: float) -> AsyncIterator[bytes]:

@@ -66,6 +66,15 @@ class Line(Generic[T]):
         """Have it wait, which it does not yet."""
         (self._again if again else self._first).add(item, whose)
 
+    def make_room(self, most: int, *, again: bool) -> T | None:
+        """If more than `most` wait of those who come first or again: who waits no more, the newest
+        of whoever has most of them."""
+        queue = self._again if again else self._first
+        if len(queue) <= most:
+            return None
+        queue.discard(newest := queue.of_most()[-1])
+        return newest
+
     def take(self) -> T:
         """Whose turn it is."""
         is_for_again = not self._first or (self._is_for_again and bool(self._again))

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import psutil
 
 from smq.app.process.clock import wall_ms
+from smq.model.named_files import read_named
 
 FORMAT = 1
+FILE_BYTES_MAX = 256 * 1024 * 1024  # A line has some kilobytes; each run adds a few.
 Result = Mapping[str, Any]
 HIGHER, LOWER = "higher", "lower"  # Which direction is better.
 
@@ -84,7 +86,7 @@ def append(path: Path, result: Result) -> None:
 def read(path: Path) -> list[Result]:
     """All results of a file, oldest first. Raises BadResults."""
     try:
-        lines = path.read_text().splitlines()
+        lines = read_named(path, FILE_BYTES_MAX).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadResults(f"{path} cannot be read: {error}") from error
     results = []

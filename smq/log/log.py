@@ -275,6 +275,7 @@ class Log(ReadableLog):
         self.wal.files.prepare_next()
         self.wal.files.footprint.trim()
         self.wal.past_cache.look()
+        self.try_bad_pages()
         self.producers.sweep()
         self.freeing.tend()
 
@@ -290,6 +291,7 @@ class Log(ReadableLog):
         # A stop must not wait for a chain of jobs: on busy cores each takes long.
         self.wal.files.footprint.may_drop = lambda: False
         self._ahead.stop()
+        self.stop_trying()
         self.background.wait()
         try:
             if self.write() and self.filing.has_disk_frames:

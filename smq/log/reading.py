@@ -2,6 +2,12 @@
 
 A WAL frame that fails its check is damaged: its bytes are put aside under quarantine/, it is
 reported once, and look-ups skip it from then on, so that no reader gets stuck.
+
+One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
+again, and taken for damaged only after a minute of failures, or some seconds while the log's space
+is short, which it keeps from being freed. Each of its pages that fail must have failed for so long.
+Meanwhile who asks for it is told that it cannot be read, and the disk is tried each RETRY_MS only.
+What lies before it is read as ever.
 """
 
 from collections.abc import Callable
@@ -19,24 +25,32 @@ from shm.kernels.base.words import (
     P_COMPACTED_END,
     P_SEALED_END,
     WORD_RING_START,
+    WORD_SPACE_END,
     WORD_TAIL,
 )
 from shm.kernels.log.spans import gather, gather_checked
 from shm.segment import LogMemory
+from smq.log.files.bad_pages import PATIENCE, PATIENCE_SHORT, pages_of
+from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.segment import WalSegment
-from smq.log.files.wal import Wal
+from smq.log.files.wal import LOANS_END_BELOW, Wal
 from smq.log.lookup import FoundBatches, Lookup
 from smq.log.partitions import Partitions
 
 READ_GAP_BYTES_MAX = 64 * 1024  # Gap of other partitions' frames that one read of the WAL may span.
 RUN_BYTES_MAX = 1024 * 1024  # Per read of the WAL: about what a socket takes at once.
+DAMAGES_MAX = 64  # Of one run: each is put aside, in the loop.
 RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
 QUARANTINE = "quarantine"
 
+RETRY_MS = 5000
+TRIES_MAX = 16  # By the log itself, each RETRY_MS …
+TRIES_MS = 2000  # … of which no other begins after so long.
+
 
 class DamagedFrame(Exception):
-    """Bytes of the WAL are damaged or gone. Names file and position."""
+    """Bytes of the WAL are damaged, gone or cannot be read now. Names file and position."""
 
 
 class WalRange(NamedTuple):
@@ -58,7 +72,9 @@ def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
 class ReadableLog:
     """Finds and reads the batches of a log.
 
-    `notices` are sentences for the operator, until they are taken.
+    notices        sentences for the operator, until they are taken
+    now_ms         monotonic, as of about a second ago; None: not known yet
+    bad_tried_ms   the latest of its segments
     """
 
     def __init__(self, memory: LogMemory, wal: Wal) -> None:
@@ -68,6 +84,13 @@ class ReadableLog:
         self.lookup = Lookup(memory)
         self.links = self.lookup.links
         self.notices: list[str] = []
+        self.now_ms: int | None = None
+        self.bad_tried_ms = -1
+        self._tries_ms = (
+            self._tries_end_ms
+        ) = -RETRY_MS  # When the last tries of our own began, ended.
+        self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
+        self._is_trying = False
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -215,10 +238,7 @@ class ReadableLog:
             out = np.empty(total_bytes, np.uint8)
         end = int(gather_checked(data, run.position, run.spans, out, 0))
         if end < 0:
-            position, size = run.spans[-end - 1].tolist()
-            frame = position - FRAME_HEADER_BYTES
-            at = frame - run.position
-            raise self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size])
+            raise self._damage_in(run, data, -end - 1)
         assert end == total_bytes, "what an earlier answer left in `out` would go out as records"
         if len(run.spans) == 1:
             start = int(run.spans[0, 0]) - run.position
@@ -228,8 +248,12 @@ class ReadableLog:
     def collect(
         self, spans: np.ndarray, done: Callable[[bytes | DamagedFrame], None], before: bytes = b""
     ) -> None:
-        """Give `done` the bytes of batches, appended to `before`: now, or once loaded."""
-        parts = [before]
+        """Give `done` the bytes of batches, appended to `before`: now, or once loaded.
+
+        Only those before damage, and before what is not to be tried now: perhaps none. `done` gets
+        a DamagedFrame if nothing lies before the damage.
+        """
+        parts, spans = [before], self.readable(spans)
         try:
             while len(spans) and not self.in_ring(int(spans[0, 0])):
                 for run in self.runs(spans):
@@ -240,7 +264,7 @@ class ReadableLog:
                     parts.append(bytes(self.batches_of(run, data)))
                     spans = spans[len(run.spans) :]
         except DamagedFrame as damage:
-            done(damage)
+            done(b"".join(parts) or damage)
             return
         done(b"".join((*parts, *self.views(spans))))
 
@@ -255,11 +279,27 @@ class ReadableLog:
         try:
             before += self.batches_of(run, data)
         except DamagedFrame as damage:
-            done(damage)
+            done(before or damage)
             return
         self.collect(spans[len(run.spans) :], done, before)
 
     # --- damage ----------------------------------------------------------------------------------
+
+    def _damage_in(self, run: WalRange, data: np.ndarray, first: int) -> DamagedFrame:
+        """The error for the first damaged frame of a run. It meets those behind it too: a bad page
+        may have very many, and each would cost its readers an attempt."""
+        damages = list[DamagedFrame]()
+        while len(damages) < DAMAGES_MAX:
+            position, size = run.spans[first].tolist()
+            frame = position - FRAME_HEADER_BYTES
+            at = frame - run.position
+            damages.append(self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size]))
+            behind = run.spans[first + 1 :]
+            end = int(gather_checked(data, run.position, behind, np.empty(0, np.uint8), 0))
+            if end >= 0:
+                break
+            first -= end
+        return damages[0]
 
     def _damage(self, position: int, found: np.ndarray) -> DamagedFrame:
         """The error for the damaged frame at a position, which it puts aside, reports and skips."""
@@ -275,6 +315,9 @@ class ReadableLog:
             or self.lookup.behind_damage(number, place.base_offset) != place.base_offset
         ):
             return DamagedFrame(f"{segment.path}: damaged frame at position {position}")
+        pages = pages_of(position - segment.start, len(found))
+        if segment.bad_pages.has_any(pages) and not self._is_given_up(segment, position, pages):
+            return DamagedFrame(f"{segment.path}: position {position} cannot be read now")
         self.lookup.lose(place)
         what = (
             f"{self.set_aside(segment, position, found)}: offsets {place.base_offset} to "
@@ -282,6 +325,77 @@ class ReadableLog:
         )
         self.notices.append(what)
         return DamagedFrame(what)
+
+    def readable(self, spans: np.ndarray) -> np.ndarray:
+        """These batches, or those before the first that the disk could not read.
+
+        If that is the first of them: none, unless the disk may be tried again.
+        """
+        if self.now_ms is None or self.bad_tried_ms < 0:
+            return spans
+        positions = spans[: np.searchsorted(spans[:, 0], self._ring_oldest()), 0]
+        for segment in self.wal.segments:
+            if segment.bad_tried_ms < 0:
+                continue
+            may_try = self.now_ms >= segment.bad_tried_ms + RETRY_MS
+            first, end = np.searchsorted(positions, (segment.start, segment.end)).tolist()
+            if first < end:
+                count = first + segment.count_before_unread(spans[first:end])
+                if count < end and (count or not may_try):
+                    return spans[:count]
+        return spans
+
+    def try_bad_pages(self) -> None:
+        """Call about once a second: read again what fails, each RETRY_MS, until it is given up.
+
+        Whoever asks rarely would else wait for ever, or lose what could be read meanwhile.
+        """
+        if self.now_ms is None:
+            return
+        segments = [segment for segment in self.wal.segments if not segment.is_kept]
+        for segment in segments:
+            segment.bad_pages.date(self.now_ms)
+        if self._is_trying or self.now_ms < self._tries_end_ms + RETRY_MS:
+            return
+        self._tries_ms = self.now_ms
+        found = [
+            (tried_ms, segment.start + pages.start * PAGE_BYTES, len(pages) * PAGE_BYTES)
+            for segment in segments
+            for tried_ms, pages in segment.bad_pages.to_try()
+        ]
+        self._to_try = [(position, length) for _, position, length in sorted(found)[:TRIES_MAX]]
+        self._to_try.reverse()
+        self._try_next(None)
+
+    def _try_next(self, _: object) -> None:
+        """One after another: other reads come between."""
+        assert self.now_ms is not None
+        if self.now_ms > self._tries_ms + TRIES_MS:
+            self._to_try.clear()
+        self._is_trying, self._tries_end_ms = bool(self._to_try), self.now_ms
+        if self._is_trying:
+            self.wal.load(*self._to_try.pop(), self._try_next)
+
+    def stop_trying(self) -> None:
+        """A stop waits for no more of it than the read that is under way."""
+        self._to_try.clear()
+
+    def _is_given_up(self, segment: WalSegment, position: int, pages: range) -> bool:
+        """Whether what cannot be read of a frame's pages has failed for long enough."""
+        if self.now_ms is None:
+            return False
+        left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
+        is_short = left < LOANS_END_BELOW * self.wal.files.limit
+        segment.bad_pages.date(self.now_ms)
+        if segment.bad_pages.are_over(pages, PATIENCE_SHORT if is_short else PATIENCE, self.now_ms):
+            return True
+        if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + PATIENCE.wait_ms:
+            self.notices.append(
+                f"{segment.path}: position {position} cannot be read; it is tried again for up to "
+                f"{PATIENCE.wait_ms // 1000} s before its records are given up"
+            )
+        segment.bad_tried_ms = self.bad_tried_ms = self.now_ms
+        return False
 
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from smq.model.config import SETTINGS, UNSET, Config, setting_of
 from smq.model.config_rules import Problem, broken_relations, fitted
+from smq.model.named_files import read_named
 from smq.model.security_settings import LISTENER_PREFIX, LISTENERS, SHORT_FORM
 from smq.model.setting import (
     ENVIRONMENT_PREFIX,
@@ -23,8 +24,8 @@ from smq.model.setting import (
     value_of,
 )
 
-ReadFile = Callable[[Path], str]
-"""Reads a secret's file. Raises OSError, UnicodeDecodeError."""
+ReadFile = Callable[[Path], bytes]
+"""Reads a secret's file. Raises OSError."""
 
 
 class Machine(NamedTuple):
@@ -43,7 +44,7 @@ def parse(  # noqa: PLR0913  (each source is named)
     file_name: str = "configuration file",
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, Any] | None = None,
-    read: ReadFile = Path.read_text,
+    read: ReadFile = read_named,
 ) -> Config | list[str]:
     """The config from these sources, or all problems in them.
 
@@ -111,7 +112,7 @@ def _revealed(setting: Setting, raw: object, read: ReadFile) -> object:
         return raw
     path = raw.removeprefix(FROM_FILE)
     try:
-        return read(Path(path).expanduser()).strip()
+        return read(Path(path).expanduser()).decode().strip()
     except UnicodeDecodeError:
         raise ValueError(f"the file {path} is not UTF-8 text") from None
     except (OSError, RuntimeError) as reason:

@@ -73,8 +73,8 @@ class NothingPublished:
         return 0, b""
 
 
-def _nobody(_rule: AclBinding) -> None:
-    """Nobody follows the rules."""
+def _nobody(_changed: AclBinding | str) -> None:
+    """Nobody follows the rules, or the users."""
 
 
 class AccessView:
@@ -83,9 +83,8 @@ class AccessView:
 
     version             of what was read last; 0: nothing yet
     rules               as of that version
-    changed_users       who lost a credential, or got another in its place, since the caller has
-                        emptied it
     when_rule_changes   called with a rule that has come or gone
+    when_user_changes   called with the name of who has lost or got a credential
     audit               who was refused what
     """
 
@@ -98,8 +97,8 @@ class AccessView:
         self._profiles: Counter[Profile] = Counter()
         self._some_profiles: Sequence[Profile] | None = None  # Of these; None: they have changed.
         self.version = 0
-        self.changed_users: set[str] = set()
         self.when_rule_changes: Callable[[AclBinding], None] = _nobody
+        self.when_user_changes: Callable[[str], None] = _nobody
         if self.authorizer is not None:
             self.authorizer.refresh = self.refresh
 
@@ -147,7 +146,7 @@ class AccessView:
         else:
             with self._profiled(entry.user) as its:
                 del its[entry.mechanism]
-            self.changed_users.add(entry.user)
+            self.when_user_changes(entry.user)
 
     def _enter(self, entry: UserCredential | AclBinding) -> UserCredential | AclBinding:
         if isinstance(entry, AclBinding):
@@ -156,6 +155,7 @@ class AccessView:
         else:
             with self._profiled(entry.user) as its:
                 its[entry.mechanism] = entry.credential
+            self.when_user_changes(entry.user)
         return entry
 
     @contextmanager

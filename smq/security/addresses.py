@@ -6,8 +6,11 @@ find it.
 """
 
 import ipaddress
+import re
 
 NETWORK_BITS = 64  # What one host of IPv6 may have addresses of, as many as it likes.
+LOOPBACK = "127.0.0.1"
+_IN_NETWORK = re.compile(r"(127|\d+\.\d+\.\d+)\.[\d.]+|([0-9a-f]+:[0-9a-f]+:[0-9a-f]+):[0-9a-f]+")
 
 
 def written(host: str) -> str:
@@ -40,3 +43,11 @@ def network_of(host: str) -> str:
     if host.count(":") != 7:
         return host
     return ":".join(host.split(":")[: NETWORK_BITS // 16])
+
+
+def neighbourhood_of(address: str) -> str:
+    """What one owner may well have many addresses of: the first 24 bits of an address of IPv4, 48
+    of IPv6; of this host all but the one that its programs come from. Of what `network_of` returns;
+    what is no address stays as it is."""
+    found = None if address == LOOPBACK else _IN_NETWORK.fullmatch(address)
+    return address if found is None else found[1] or found[2]

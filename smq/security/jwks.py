@@ -12,6 +12,7 @@ has proved nothing yet, so no error may escape.
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -19,7 +20,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from smq.security.tokens import InvalidToken, object_of
+from smq.security.tokens import InvalidToken, Signed, object_of
 
 KEYS_MAX = 100
 """Issuers publish two or three. Each takes some 100 µs to read, in a loop."""
@@ -43,6 +44,8 @@ class _Published(NamedTuple):
     key: PublicKey
     kid: str
     algorithms: frozenset[str]
+    thumbprint: str
+    """Of the key's numbers alone: RFC 7638 would take them as they are written."""
 
 
 class PublishedKeys:
@@ -71,7 +74,11 @@ class PublishedKeys:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def payload_of(self, token: str) -> bytes:
+    def has(self, key: str) -> bool:
+        """See smq.security.tokens.Keys. `key` is a thumbprint: another key may have its `kid`."""
+        return any(each.thumbprint == key for each in self._keys)
+
+    def opened(self, token: str) -> Signed:
         """See smq.security.tokens.Keys."""
         parts = _PARTS.fullmatch(token)
         if parts is None or len(parts[1]) > HEADER_BYTES_MAX:
@@ -79,13 +86,13 @@ class PublishedKeys:
         header = object_of(_decoded(parts[1]))
         if "crit" in header or "b64" in header:
             raise InvalidToken("it asks for more than is known")
-        algorithm, key = self._choose(header)
+        algorithm, chosen = self._choose(header)
         signed, signature = f"{parts[1]}.{parts[2]}".encode(), _decoded(parts[3])
-        if not _is_signed(signed, signature, algorithm, key):
+        if not _is_signed(signed, signature, algorithm, chosen.key):
             raise InvalidToken("its signature is not by that key")
-        return _decoded(parts[2])
+        return Signed(_decoded(parts[2]), chosen.thumbprint)
 
-    def _choose(self, header: Mapping[str, Any]) -> tuple[str, PublicKey]:
+    def _choose(self, header: Mapping[str, Any]) -> tuple[str, _Published]:
         algorithm, kid = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str):
             raise InvalidToken("it names no algorithm")
@@ -96,7 +103,7 @@ class PublishedKeys:
         ]
         if len(fitting) != 1:
             raise InvalidToken("there is not one key for it")
-        return algorithm, fitting[0].key
+        return algorithm, fitting[0]
 
 
 def _is_signed(data: bytes, signature: bytes, algorithm: str, key: PublicKey) -> bool:
@@ -124,9 +131,10 @@ def _published(jwk: Mapping[str, Any]) -> _Published | None:
             members = ("kty", "crv", "x", "y")
             key = ECKey.import_key({each: jwk[each] for each in members})
         key.get_op_key("verify")
+        thumbprint = sha256(key.as_der(private=False)).hexdigest()
     except (JoseError, UnsupportedAlgorithm, ValueError, TypeError, KeyError) as reason:
         raise UnusableJwks(f"the key {kid!r} is none: {reason}") from reason
-    return _Published(key, kid, algorithms)
+    return _Published(key, kid, algorithms, thumbprint)
 
 
 def _algorithms_of(jwk: Mapping[str, Any]) -> frozenset[str]:

@@ -297,6 +297,11 @@ def only_java_reads(store: str) -> str:
     )
 
 
+def pem_text(data: bytes) -> str:
+    """Certificates of PEM as OpenSSL takes them, without the letters that only comments have."""
+    return data.decode("ascii", "ignore")
+
+
 def keys_refused(setting: str, place: str, reason: Exception) -> str:
     """The sentence about a key store that OpenSSL refuses: its own words name no file."""
     return (

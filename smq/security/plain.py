@@ -2,10 +2,12 @@
 password.
 
 The password is checked with the user's SCRAM credential, SHA-512's if there is one: nothing else is
-kept of a password. That takes as long as a client of SCRAM needs for its proof, milliseconds.
+kept of a password. That takes as long as a client of SCRAM needs for its proof, milliseconds. A
+login lasts until its password would be checked with another credential.
 """
 
 import hmac
+from typing import NamedTuple
 
 from smq.security.credentials import (
     Checked,
@@ -23,12 +25,23 @@ TOKEN_BYTES_MAX = 16 * 1024
 _STRONGEST_FIRST = (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256)
 
 
+class CheckedPassword(NamedTuple):
+    """What a password is checked with: `last`, since there is none of the stronger mechanisms."""
+
+    stronger: tuple[Checked, ...]
+    last: Checked
+
+    def is_current(self) -> bool:
+        """Whether the user's password would be checked with the same now."""
+        return all(each.is_current() for each in (*self.stronger, self.last))
+
+
 class PlainServer:
     """One exchange."""
 
     def __init__(self, credentials: Credentials, decoys: Decoys) -> None:
         self._credentials, self._decoys = credentials, decoys
-        self.checked: Checked | None = None
+        self.checked: CheckedPassword | None = None
         self.user: str | None = None
 
     def respond(self, token: bytes) -> Work:
@@ -37,8 +50,10 @@ class PlainServer:
             raise refused()
         user, password = _user_and_password(token)
         mechanism = self._mechanism_of(user)
-        self.checked = look_up(self._credentials, user, mechanism)
-        credential = credential_or_decoy(self.checked, self._decoys)
+        tried = _STRONGEST_FIRST[: _STRONGEST_FIRST.index(mechanism) + 1]
+        *stronger, last = (look_up(self._credentials, user, each) for each in tried)
+        self.checked = CheckedPassword(tuple(stronger), last)
+        credential = credential_or_decoy(last, self._decoys)
 
         def check() -> bytes:
             password_key = salted(mechanism, password, credential.salt, credential.iterations)

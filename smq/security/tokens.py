@@ -39,22 +39,35 @@ class TokenRules(NamedTuple):
     skew_ms: int = 30_000
 
 
-class TokenHolder(NamedTuple):
-    """Who has a token, and the wall time at which it ends."""
+class Signed(NamedTuple):
+    """What a key has signed; `key` names it, whatever its issuer calls it."""
 
-    user: str
-    expires_ms: int
-
-    def is_current(self) -> bool:
-        """Whether it still holds: until its end, whatever the issuer publishes meanwhile."""
-        return True
+    payload: bytes
+    key: str
 
 
 class Keys(Protocol):
     """The keys of an issuer."""
 
-    def payload_of(self, token: str) -> bytes:
+    def opened(self, token: str) -> Signed:
         """What one of these keys has signed. Raises InvalidToken."""
+
+    def has(self, key: str) -> bool:
+        """Whether a key, as `opened` names it, is among them."""
+
+
+class TokenHolder(NamedTuple):
+    """Who has a token, the wall time at which it ends, and which of its issuer's keys has signed
+    it."""
+
+    user: str
+    expires_ms: int
+    key: str
+    issued: "Tokens"
+
+    def is_current(self) -> bool:
+        """Whether it still holds, but for its end: the issuer still publishes the key."""
+        return self.issued.keys.has(self.key)
 
 
 class Tokens:
@@ -72,7 +85,8 @@ class Tokens:
         InvalidToken."""
         if len(token) > TOKEN_BYTES_MAX:
             raise InvalidToken("it is too long")
-        claims = object_of(self.keys.payload_of(token))
+        payload, key = self.keys.opened(token)
+        claims = object_of(payload)
         rules = self._rules
         if claims.get("iss") != rules.issuer:
             raise InvalidToken("it is from another issuer")
@@ -80,7 +94,7 @@ class Tokens:
             raise InvalidToken("it is for somebody else")
         self._check_scopes(claims.get(rules.scope_claim))
         expires_ms = self._check_times(claims, self._wall_ms())
-        return TokenHolder(_user(claims.get(rules.subject_claim)), expires_ms)
+        return TokenHolder(_user(claims.get(rules.subject_claim)), expires_ms, key, self)
 
     def _check_times(self, claims: dict[str, Any], wall_ms: int) -> int:
         """When it ends."""

@@ -35,6 +35,7 @@ def watch_space(shard: Shard, now_ms: int) -> bool:
     """Tend the logs and report full ones; returns whether the sealer must free space."""
     wanted = False
     for number, log in shard.logs.items():
+        log.now_ms = now_ms
         log.tend()
         log.fit_disk()
         limit = log.wal.files.limit

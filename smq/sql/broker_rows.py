@@ -7,7 +7,7 @@ DuckDB hands on those of partition, offset and time decide what is fetched.
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -19,7 +19,7 @@ from smq.client.client import Client
 from smq.client.consuming.consumer import Consumer
 from smq.client.errors import BatchTooLarge, BrokerUnavailable, UnreadableBatch
 from smq.client.kafka.admin import topic_configs
-from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.cluster import Cluster, TopicFacts
 from smq.client.kafka.offsets import EARLIEST, OffsetPlace
 from smq.client.locate import KAFKA
 from smq.client.names import TopicPartition
@@ -42,7 +42,7 @@ class BrokerTopics:
     """Topics of a broker whose files are not read.
 
     client    reads records, by Kafka's protocol
-    cluster   is asked for the types of topics
+    cluster   is asked for topics and their types
     """
 
     client: Client
@@ -57,12 +57,11 @@ class BrokerTopics:
 
         Raises QueryRefused, BrokerError.
         """
-        counts, ids = self.client.topics(), self.client.topic_ids()
-        names = sorted(counts.keys() & ids.keys())
-        found = [
-            self._rows(name, counts[name], ids[name], bytes_max) for name in mentioned(query, names)
-        ]
-        return names, found
+        # One answer: a topic that is created again meanwhile would have the partitions of another.
+        told = self.cluster.retrying(self.cluster.topics)
+        topics = {each.name: each for each in told if not each.is_internal}
+        found = [self._rows(topics[name], bytes_max) for name in mentioned(query, topics)]
+        return list(topics), found
 
     def schema(self, name: str) -> str:
         """The topic's `smq.schema`; "" without one, and to users who may not see its configs."""
@@ -74,14 +73,15 @@ class BrokerTopics:
             return ""
         return schema_of({each.name: each.value or "" for each in configs})
 
-    def _rows(self, name: str, count: int, topic_id: UUID, bytes_max: int) -> "BrokerRows":
+    def _rows(self, topic: TopicFacts, bytes_max: int) -> "BrokerRows":
         """The rows up to each partition's end as it is now."""
+        name = topic.name
         with self.client.consumer(isolation_level=live.ISOLATION_LEVEL) as consumer:
-            consumer.assign((name, each) for each in range(count))
+            consumer.assign((name, each) for each in range(len(topic.leaders)))
             ends, starts = consumer.find("latest"), consumer.find("earliest")
         ranges = {each.partition: (start, ends[each]) for each, start in starts.items()}
         types = self.schema(name)
-        records = BrokerRecords(self.client, name, topic_id, ranges, types, bytes_max)
+        records = BrokerRecords(self.client, name, topic.topic_id, ranges, types, bytes_max)
         return BrokerRows(name, types, records)
 
 
@@ -214,8 +214,9 @@ class BrokerRecords(ds.Dataset):  # type: ignore[misc]
             for partition, (start, _) in ranges.items():
                 consumer.seek(self._topic, partition, start)
             ends = {each: end for each, (_, end) in ranges.items()}
-            for lent in self._polled(consumer, ends):
-                yield from self._widened(lent, needed, ends)
+            names = self._lent_names(needed)
+            for lent in self._polled(consumer, ends, ["partition", "offset", *names]):
+                yield from self._widened(lent, needed, names, ends)
 
     def _from_time(
         self, consumer: Consumer, wanted: ds.Expression | None, ranges: dict[int, Range]
@@ -240,22 +241,25 @@ class BrokerRecords(ds.Dataset):  # type: ignore[misc]
             later[each] = (min(end - 1, max(start, found[partition])), end)
         return later
 
-    def _polled(self, consumer: Consumer, ends: Mapping[int, int]) -> Iterator[pa.Table]:
+    def _polled(
+        self, consumer: Consumer, ends: Mapping[int, int], names: Iterable[str]
+    ) -> Iterator[pa.Table]:
         """Rows up to these ends or slightly beyond, lent until the next, in pieces."""
+        columns = list(dict.fromkeys(names))
         clock = consumer.clock
         deadline = clock.monotonic_s() + live.SILENCE_S
-        names = {TopicPartition(self._topic, each): end for each, end in ends.items()}
+        partitions = {TopicPartition(self._topic, each): end for each, end in ends.items()}
         while not live.is_read(consumer, self._topic, ends):
-            before = sum(consumer.position(*each) for each in names)
+            before = sum(consumer.position(*each) for each in partitions)
             try:
-                with consumer.poll_up_to(names, live.POLL_S) as batch:
+                with consumer.poll_up_to(partitions, live.POLL_S) as batch:
                     if len(batch):
-                        yield from _pieces(batch.to_arrow())
+                        yield from _pieces(batch.to_arrow(columns))
             except BrokerError as error:
                 raise self._worded(error) from error
             if self.is_stopped.is_set():
                 raise Unreadable(f"the rest of {self._topic} was not waited for")
-            if sum(consumer.position(*each) for each in names) > before:
+            if sum(consumer.position(*each) for each in partitions) > before:
                 deadline = clock.monotonic_s() + live.SILENCE_S
             elif clock.monotonic_s() > deadline:
                 raise BrokerUnavailable(
@@ -271,14 +275,18 @@ class BrokerRecords(ds.Dataset):  # type: ignore[misc]
             return Unreadable(f"{error.message}; they were deleted while the query ran")
         return error
 
+    def _is_typed(self, needed: set[str]) -> bool:
+        return self._typing is not None and any(each.name in needed for each in self._typed)
+
+    def _lent_names(self, needed: set[str]) -> list[str]:
+        """The records' own columns of which the needed ones are made."""
+        typed = self._is_typed(needed)
+        return [each for each in live.SCHEMA.names if each in needed or (typed and each == "value")]
+
     def _widened(
-        self, lent: pa.Table, needed: set[str], ends: Mapping[int, int]
+        self, lent: pa.Table, needed: set[str], names: list[str], ends: Mapping[int, int]
     ) -> Iterator[pa.Table]:
         """The needed columns of lent rows before these ends, in memory of their own."""
-        typed = self._typing is not None and any(each.name in needed for each in self._typed)
-        names = [
-            each for each in live.SCHEMA.names if each in needed or (typed and each == "value")
-        ]
         owned, is_before = live.owned(lent, names), live.are_before(lent, ends)
         if not is_before.all():
             owned = owned.filter(pa.array(is_before))
@@ -287,7 +295,7 @@ class BrokerRecords(ds.Dataset):  # type: ignore[misc]
             column = owned["timestamp"]
             plain = pa.chunked_array([each.view(NO_ZONE) for each in column.chunks], NO_ZONE)
             owned = owned.set_column(at, "timestamp", plain)
-        if typed:
+        if self._is_typed(needed):
             assert self._typing is not None
             yield from (part for part, _ in self._typing.widened(owned, "value"))
         else:

@@ -171,7 +171,8 @@ def unreadable(partition: str, found: UndecodableRange, bytes_max: int) -> Unrea
     where = f"{partition}: the records at offsets {found.start} to {found.end}"
     if found.is_too_large:
         return Unreadable(
-            f"{where} inflate to more than {bytes_max} bytes, half of the query's memory"
+            f"{where} inflate to more than {bytes_max} bytes, or their columns do: half of the "
+            "query's memory"
         )
     return Unreadable(f"{where} cannot be decoded")
 

@@ -75,7 +75,7 @@ def _rows_up_to(
         position = sum(consumer.position(*each) for each in names)
         with consumer.poll_up_to(names, POLL_S) as batch:
             if len(batch):
-                tables.append(_before(owned(batch.to_arrow()), ends))
+                tables.append(_before(owned(batch.to_arrow(SCHEMA.names)), ends))
                 size += tables[-1].nbytes
         if sum(consumer.position(*each) for each in names) > position:
             deadline = consumer.clock.monotonic_s() + SILENCE_S  # Aborted records count, too.
@@ -105,7 +105,7 @@ def arrived_rows(consumer: Consumer, seconds: float, *, bytes_max: int) -> pa.Ta
     while (left := deadline - consumer.clock.monotonic_s()) > 0:
         with _too_much_told(), consumer.poll(min(left, POLL_S)) as batch:
             if len(batch):
-                tables.append(owned(batch.to_arrow()))
+                tables.append(owned(batch.to_arrow(SCHEMA.names)))
                 size += tables[-1].nbytes
         if size > bytes_max:
             raise TooMuch(f"more than {bytes_max} bytes of records arrived within {seconds:g} s")

@@ -10,6 +10,8 @@ from shm.kernels.record.records import (
     B_ATTRIBUTES,
     B_RECORDS_AT,
     B_RECORDS_END,
+    C_FIELDS,
+    H_FIELDS,
     INFLATED_BYTES_MAX,
 )
 from smq.model.errors import PeerError
@@ -18,6 +20,8 @@ from smq.wire.compression import InflatesTooFar, decompress
 
 MiB = 1024 * 1024
 ARENA_BYTES = 32 * MiB  # Inflated at a time, except for the last batch: bounds memory.
+# What finds the fields of a record of seven bytes, and those of a header of two.
+RECORD_COLUMN_BYTES, HEADER_COLUMN_BYTES = 8 * C_FIELDS, 8 * H_FIELDS
 
 
 class Arena(NamedTuple):

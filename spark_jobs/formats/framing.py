@@ -16,6 +16,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from smq.model.named_files import read_named
+
 MAGIC = 0
 HEAD = struct.Struct(">bI")
 ANSWER_SECONDS_MAX = 30
@@ -80,7 +82,7 @@ def schema_of(registry: str, number: int) -> str:
     """
     if not re.match(r"https?://", registry):
         try:
-            return (Path(registry) / f"{number}.avsc").read_text()
+            return read_named(Path(registry) / f"{number}.avsc", SCHEMA_BYTES_MAX).decode()
         except FileNotFoundError:
             raise Misfit(f"{registry} has no schema {number}") from None
     address = f"{registry.rstrip('/')}/schemas/ids/{number}"

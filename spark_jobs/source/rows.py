@@ -70,6 +70,8 @@ class PieceReader:
         typed = typed_columns(schema) or pa.schema([])
         self._typed = [field for field in typed if field.name in columns.names]
         self._typing = Typing(schema) if self._typed else None
+        wanted = {"offset", *columns.names, *(["value"] if self._typed else [])}
+        self._lent = [each for each in SEALED_COLUMN if each in wanted]
         self._fails_on_loss, self._silence_s = fails_on_loss, silence_ms / 1000
         self._inflated_bytes_max = inflated_bytes_max
 
@@ -127,7 +129,8 @@ class PieceReader:
 
     def _fault(self, *, is_too_large: bool) -> str:
         if is_too_large:
-            return f"inflate to more than {self._inflated_bytes_max} bytes (inflatedBytesMax)"
+            bytes_max = f"{self._inflated_bytes_max} bytes (inflatedBytesMax)"
+            return f"inflate to more than {bytes_max}, or their columns do"
         return "cannot be decoded"
 
     def _pass_over(self, sentence: str) -> None:
@@ -163,7 +166,7 @@ class PieceReader:
         while (before := consumer.position(piece.topic, piece.partition)) < piece.end:
             try:
                 with consumer.poll_up_to(ends, POLL_S) as batch:
-                    rows = owned(batch.to_arrow())
+                    rows = owned(batch.to_arrow(self._lent), self._lent)
                     kinds = pa.array(batch.are_append_times().astype(np.int32))
             except BrokerError as error:
                 if not self._goes_on(consumer, piece, error):

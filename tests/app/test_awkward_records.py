@@ -80,6 +80,7 @@ def different(found: Records, expected: Records) -> list[tuple[str, str]]:
     return pairs + [("records", str(len(found)))] * (len(found) != len(expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", OUT)
 def test_each_way_out_returns_the_same_records_for_each_way_in(
     topics: dict[str, Filled], way: str

@@ -114,6 +114,7 @@ def served(bench: DoorBench, script: Program) -> list[tuple[bytes, bool]]:
     return [(program.received, program.bells() == -1) for program in programs]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(script=requests_put)
 def test_turns_of_the_kernel_and_of_the_loop_give_programs_the_same_results(

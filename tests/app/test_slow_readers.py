@@ -47,6 +47,7 @@ def loans(log: Log) -> int:
     return sum(segment.loans for segment in log.wal.segments)
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_keeps_no_producer_from_producing(make: Make) -> None:
     bench = make(topic("one"), wal_bytes_max=WAL_BYTES_MAX)
     writer, log = bench.client(), bench.shard.logs[0]

@@ -15,7 +15,7 @@ from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
 from tests.app.http_client import Answer, ask
 from tests.broker.guarded import allow
-from tests.broker.users import add_users, remove_user
+from tests.broker.users import STRONGER, WEAKER, add_users, remove_user
 
 pytestmark = pytest.mark.timeout(180)
 SETTINGS = {
@@ -181,6 +181,19 @@ def test_a_session_ends_with_its_user_and_with_the_password(broker: SmqBroker) -
     assert log_in(broker, "eve", "another").get("/").status == 200
     refused = ask(broker, "POST", "/console/login", b"user=zoe&password=eoz")
     assert refused.status == 401
+
+
+def test_a_session_ends_with_the_password_that_http_takes(broker: SmqBroker) -> None:
+    add_users(broker.bootstrap, {"peggy": "old"}, [WEAKER])
+    old = log_in(broker, "peggy", "old")
+    assert old.get("/").status == 200
+    add_users(broker.bootstrap, {"peggy": "new"}, [STRONGER])
+    assert old.get("/").status == 303
+    new = log_in(broker, "peggy", "new")
+    add_users(broker.bootstrap, {"peggy": "newer"}, [WEAKER])
+    assert new.get("/").status == 200
+    add_users(broker.bootstrap, {"peggy": "newest"}, [STRONGER])
+    assert new.get("/").status == 303
 
 
 def test_a_session_reads_files_and_writes_none(broker: SmqBroker) -> None:

@@ -43,6 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORNERS)
 def test_a_corner_of_a_login_is_as_apache_kafka_answers(broker: SmqBroker, name: str) -> None:
     expected, ours = recorded()[name], play(name, broker.port_of("CORNERS"), broker.port_of(TOKENS))

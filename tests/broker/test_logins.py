@@ -3,25 +3,21 @@
 import asyncio
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
-from itertools import islice
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-import smq
 from smq.app.front.observer import Observer
 from smq.cli.verbs import app
 from smq.model.errors import ErrorCode
-from smq.testing.kafka import KafkaUnavailable, kafka_jars
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
@@ -29,9 +25,17 @@ from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from tests.app.fake_broker import eventually
 from tests.app.shard_client import request
 from tests.broker.hostile import RawClient
-from tests.broker.users import add_users, remove_user
+from tests.broker.there_and_back import (
+    SECONDS_MAX,
+    VALUES,
+    by_kafkas_tools,
+    by_librdkafka,
+    by_our_client,
+    java_classpath,
+    new_topic,
+)
+from tests.broker.users import STRONGER, WEAKER, add_users, remove_user
 
-TOOLS = "org.apache.kafka.tools"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "alice", "pencil, with = and \u00fc"
 WAYS = [
@@ -42,8 +46,6 @@ WAYS = [
     ),
     ("SSL", ""),
 ]
-VALUES = [bytes([i]) * 20_000 for i in range(20)]
-SECONDS_MAX = 60.0
 
 
 class Doors(NamedTuple):
@@ -74,10 +76,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
 
 @pytest.fixture
 def topic(doors: Doors) -> str:
-    name = uuid4().hex[:8]
-    with doors.broker.connect() as client:
-        client.create_topic(name, 4)
-    return name
+    return new_topic(doors.broker)
 
 
 def librdkafka(doors: Doors, protocol: str, mechanism: str, **more: Any) -> dict[str, Any]:
@@ -92,46 +91,16 @@ def librdkafka(doors: Doors, protocol: str, mechanism: str, **more: Any) -> dict
     return options | more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
 def test_librdkafka_logs_in(doors: Doors, topic: str, protocol: str, mechanism: str) -> None:
-    producer = Producer(librdkafka(doors, protocol, mechanism))
-    failed: list[object] = []
-    for i, value in enumerate(VALUES):
-        producer.produce(
-            topic, value, partition=i % 4, on_delivery=lambda error, _: failed.append(error)
-        )
-    assert producer.flush(SECONDS_MAX) == 0
-    assert failed == [None] * len(VALUES)
-    group = {"group.id": uuid4().hex, "auto.offset.reset": "earliest"}
-    consumer = Consumer(librdkafka(doors, protocol, mechanism, **group))
-    consumer.subscribe([topic])
-    read: list[bytes] = []
-    while len(read) < len(VALUES):
-        message = consumer.poll(SECONDS_MAX)
-        assert message is not None
-        assert message.error() is None
-        read.append(message.value() or b"")
-    brokers = consumer.list_topics(topic).brokers.values()
-    first = doors.broker.port_of(protocol)
-    assert {each.port for each in brokers} == {first, first + 1}
-    consumer.close()
-    assert sorted(read) == sorted(VALUES)
+    config, first = librdkafka(doors, protocol, mechanism), doors.broker.port_of(protocol)
+    assert by_librdkafka(topic, config, config) == {first, first + 1}
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
 def test_our_own_client_logs_in(doors: Doors, topic: str, protocol: str, mechanism: str) -> None:
-    config = librdkafka(doors, protocol, mechanism)
-    address = config.pop("bootstrap.servers")
-    with (
-        smq.connect(address, config=config, transport="kafka") as client,
-        client.producer() as producer,
-        client.consumer(topic, group=uuid4().hex, start="earliest") as consumer,
-    ):
-        sent = [producer.send(topic, value, partition=i % 4) for i, value in enumerate(VALUES)]
-        assert {each.result(SECONDS_MAX).partition for each in sent} == set(range(4))
-        read = [bytes(record.value or b"") for record in islice(consumer, len(VALUES))]
-        consumer.commit()
-    assert sorted(read) == sorted(VALUES)
+    by_our_client(topic, librdkafka(doors, protocol, mechanism))
 
 
 def python_options(doors: Doors, protocol: str, mechanism: str) -> dict[str, Any]:
@@ -241,24 +210,39 @@ def test_a_restarted_shard_without_usable_keys_serves_its_other_listeners(
         eventually(comes_in, "the keys are good again")
 
 
-def test_a_deleted_credential_ends_the_connections_that_used_it(doors: Doors) -> None:
-    add_users(doors.broker.bootstrap, {"mallory": "m"})
+@contextmanager
+def logged_in_plainly(doors: Doors, user: str, password: str) -> Iterator[RawClient]:
     with RawClient(doors.broker.port_of("SASL_PLAINTEXT")) as client:
         client.send(request("SaslHandshake", 1, SaslHandshakeRequest(mechanism="PLAIN")))
-        token = SaslAuthenticateRequest(auth_bytes=b"\0mallory\0m")
+        token = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
         assert client.answer()
         assert client.ask("SaslAuthenticate", 2, token).error_code == ErrorCode.NONE
         assert client.ask("ApiVersions", 0, ApiVersionsRequest()).error_code == ErrorCode.NONE
+        yield client
+
+
+def test_a_deleted_credential_ends_the_connections_that_used_it(doors: Doors) -> None:
+    add_users(doors.broker.bootstrap, {"mallory": "m"})
+    with logged_in_plainly(doors, "mallory", "m") as client:
         remove_user(doors.broker.bootstrap, "mallory")
         assert client.ask("ApiVersions", 0, ApiVersionsRequest()) is None
 
 
+def test_a_stronger_credential_ends_the_connections_that_plain_checked_with_the_weaker(
+    doors: Doors,
+) -> None:
+    add_users(doors.broker.bootstrap, {"peggy": "old"}, [WEAKER])
+    with logged_in_plainly(doors, "peggy", "old") as client:
+        add_users(doors.broker.bootstrap, {"peggy": "new"}, [STRONGER])
+        assert client.ask("ApiVersions", 0, ApiVersionsRequest()) is None
+    with logged_in_plainly(doors, "peggy", "new") as client:
+        add_users(doors.broker.bootstrap, {"peggy": "newer"}, [WEAKER])
+        assert client.ask("ApiVersions", 0, ApiVersionsRequest()).error_code == ErrorCode.NONE
+
+
 @pytest.fixture(scope="module")
 def java() -> str:
-    try:
-        return f"{kafka_jars()}/*"
-    except KafkaUnavailable as reason:
-        pytest.skip(str(reason))
+    return java_classpath()
 
 
 def properties(doors: Doors, path: Path, protocol: str, mechanism: str) -> Path:
@@ -287,14 +271,4 @@ def test_kafkas_java_client_logs_in(  # noqa: PLR0913, PLR0917  (fixtures)
     doors: Doors, topic: str, java: str, tmp_path: Path, protocol: str, mechanism: str
 ) -> None:
     file = properties(doors, tmp_path / "client.properties", protocol, mechanism)
-    address = ("--bootstrap-server", doors.address(protocol), "--topic", topic)
-    produce = [f"{TOOLS}.ConsoleProducer", *address, "--command-config", str(file)]
-    consume = [f"{TOOLS}.consumer.ConsoleConsumer", *address, "--command-config", str(file)]
-    consume += ["--from-beginning", "--max-messages", "3", "--timeout-ms", "30000"]
-    for tool, given, expected in ((produce, "a\nb\nc\n", None), (consume, "", {"a", "b", "c"})):
-        done = subprocess.run(
-            ["java", "-cp", java, *tool],
-            input=given, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert expected is None or {*done.stdout.split()} == expected
+    by_kafkas_tools(java, topic, doors.address(protocol), file)

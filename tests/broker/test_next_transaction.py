@@ -90,14 +90,17 @@ class Producer:
         self.sequences[partition] += error == E.NONE
         return error
 
-    def commit(self) -> ErrorCode:
+    def commit(self, wait_s: float | None = None) -> ErrorCode:
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.id,
             producer_epoch=self.epoch,
             committed=True,
         )
-        answer = self.cluster.broker(self.nodes[0]).ask(self._end, request)
+        node = self.cluster.broker(self.nodes[0])
+        if wait_s is not None:
+            node.wait_at_most(wait_s)
+        answer = node.ask(self._end, request)
         if self.bumps:
             self.told = answer.producer_epoch
         return ErrorCode(answer.error_code)
@@ -166,9 +169,8 @@ def test_end_txn_that_keeps_the_epoch_waits_for_markers_if_produce_added_partiti
     producer = Producer(cluster, 12, 4)
     for partition in range(PARTITIONS):
         assert producer.write(partition, b"0") == E.NONE
-    cluster.broker(producer.nodes[0]).wait_at_most(0.3)
     with stopped(broker, f"shard-{producer.nodes[1]}"), pytest.raises(BrokerUnavailable):
-        producer.commit()
+        producer.commit(wait_s=0.3)
     eventually(lambda: producer.commit() == E.NONE, "the end is complete")
     assert producer.write(1, b"1") == E.NONE
     assert producer.values(1) == [b"0", b"marker", b"1"]

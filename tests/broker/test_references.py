@@ -373,6 +373,7 @@ def test_a_kafka_producer_gets_the_error_code_of_a_refused_handle(broker: SmqBro
 # Lifetime.
 
 
+@pytest.mark.slow
 def test_a_payload_goes_with_its_records_its_topic_or_for_want_of_any(tmp_path: Path) -> None:
     with SmqBroker(tmp_path, QUICK) as broker, smq.connect(broker.bootstrap) as client:
         client.create_topic("short", 1, {"retention.ms": "3000"})

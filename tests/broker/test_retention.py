@@ -74,6 +74,7 @@ def test_segments_whose_newest_record_is_too_old_are_deleted(
     assert topic.records(4, 2) == kept
 
 
+@pytest.mark.slow
 def test_the_oldest_segments_go_while_the_others_keep_enough_bytes(
     broker: SmqBroker, cluster: Cluster
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_deleted_topic_leaves_neither_files_nor_segments_of_the_log(
     assert again.records(1)[0].key == b"0"
 
 
+@pytest.mark.slow
 def test_while_the_filer_is_down_retention_drops_what_could_not_be_sealed(tmp_path: Path) -> None:
     filer = tmp_path / "filer"
     aside = tmp_path / "aside"

@@ -25,6 +25,7 @@ def hung(running: SmqBroker, name: str) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["shared memory", "kafka"])
 def test_a_shard_that_hangs_delays_no_other_and_its_records_fail_in_time(transport: str) -> None:
     with (

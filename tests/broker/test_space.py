@@ -114,6 +114,7 @@ def put_a_file_in_its_place(filer: Path, aside: Path) -> None:
     filer.write_bytes(b"no directory")
 
 
+@pytest.mark.slow
 def test_sealed_records_are_read_from_the_wal_until_its_space_is_needed(tmp_path: Path) -> None:
     """Its files are put aside meanwhile: only the WAL has it."""
     with small_broker(tmp_path, wal_keep_bytes="8MiB") as (broker, cluster):

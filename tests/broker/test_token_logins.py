@@ -1,17 +1,14 @@
 """Real clients log in with tokens, also beside ten thousand logins with bad ones."""
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import KafkaError, Producer
 from typer.testing import CliRunner
 
 import smq
@@ -19,13 +16,20 @@ from smq.cli.verbs import app
 from smq.client.errors import AuthenticationFailed
 from smq.client.secure.security import PROPERTIES_VARIABLE
 from smq.model.errors import ErrorCode
-from smq.testing.kafka import KafkaUnavailable, kafka_jars
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from tests.app.shard_client import request
 from tests.broker.hostile import RawClient
+from tests.broker.there_and_back import (
+    SECONDS_MAX,
+    by_kafkas_tools,
+    by_librdkafka,
+    by_our_client,
+    java_classpath,
+    new_topic,
+)
 from tests.client.secure.test_tokens import serving
 from tests.security.issuer import (
     AUDIENCE,
@@ -37,10 +41,7 @@ from tests.security.issuer import (
     write_jwks,
 )
 
-TOOLS = "org.apache.kafka.tools"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
-VALUES = [bytes([i]) * 2000 for i in range(20)]
-SECONDS_MAX = 60.0
 BAD_LOGINS = 10_000
 AT_ONCE = 100
 
@@ -74,10 +75,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
 @pytest.fixture
 def topic(door: Door) -> str:
-    name = uuid4().hex[:8]
-    with door.broker.connect() as client:
-        client.create_topic(name, 4)
-    return name
+    return new_topic(door.broker)
 
 
 def issued(alg: str = "RS256", key: str = "rsa", **claims: Any) -> str:
@@ -94,25 +92,7 @@ def librdkafka(door: Door, text: str | None = None, **more: Any) -> dict[str, An
 
 
 def test_librdkafka_logs_in_with_a_token(door: Door, topic: str) -> None:
-    producer = Producer(librdkafka(door))
-    failed: list[object] = []
-    for i, value in enumerate(VALUES):
-        producer.produce(
-            topic, value, partition=i % 4, on_delivery=lambda error, _: failed.append(error)
-        )
-    assert producer.flush(SECONDS_MAX) == 0
-    assert failed == [None] * len(VALUES)
-    group = {"group.id": uuid4().hex, "auto.offset.reset": "earliest"}
-    consumer = Consumer(librdkafka(door, issued("ES256", "p-256"), **group))
-    consumer.subscribe([topic])
-    read: list[bytes] = []
-    while len(read) < len(VALUES):
-        message = consumer.poll(SECONDS_MAX)
-        assert message is not None
-        assert message.error() is None
-        read.append(message.value() or b"")
-    consumer.close()
-    assert sorted(read) == sorted(VALUES)
+    by_librdkafka(topic, librdkafka(door), librdkafka(door, issued("ES256", "p-256")))
 
 
 def test_a_bad_token_is_a_failed_login_to_librdkafka(door: Door) -> None:
@@ -159,6 +139,23 @@ def test_keys_that_the_issuer_has_changed_are_used_without_a_restart(door: Door)
     assert lasts(door, issued())
 
 
+def test_a_connection_ends_with_the_key_that_signed_its_token(door: Door) -> None:
+    asked = ApiVersionsRequest()
+    write_jwks(door.keys, "rsa other", "rsa", "p-256")
+    deadline = time.monotonic() + SECONDS_MAX
+    while not lasts(door, issued(key="rsa other")):
+        assert time.monotonic() < deadline, "the file is not read again"
+    with door.client() as ends, door.client() as stays:
+        for client, key in ((ends, "rsa other"), (stays, "rsa")):
+            assert not log_in(client, issued(key=key)).auth_bytes
+        write_jwks(door.keys, "rsa", "p-256")
+        deadline = time.monotonic() + SECONDS_MAX
+        while ends.ask("ApiVersions", 0, asked) is not None:
+            assert time.monotonic() < deadline, "it is not closed"
+        assert stays.ask("ApiVersions", 0, asked).error_code == ErrorCode.NONE
+    assert not lasts(door, issued(key="rsa other"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_ten_thousand_bad_logins_leave_the_broker_to_others(door: Door, topic: str) -> None:
@@ -197,17 +194,10 @@ def ours(door: Door, **more: Any) -> dict[str, Any]:
 
 
 def test_our_own_client_logs_in_with_the_tokens_of_a_callback(door: Door, topic: str) -> None:
-    with (
-        smq.connect(door.address, config=ours(door), transport="kafka") as client,
-        client.producer() as producer,
-        client.consumer(topic, group=uuid4().hex, start="earliest") as consumer,
-    ):
-        sent = [producer.send(topic, value, partition=i % 4) for i, value in enumerate(VALUES)]
-        assert {each.result(SECONDS_MAX).partition for each in sent} == set(range(4))
-        read = [bytes(record.value or b"") for record in islice(consumer, len(VALUES))]
-    assert sorted(read) == sorted(VALUES)
+    by_our_client(topic, librdkafka(door))
 
 
+@pytest.mark.slow
 def test_our_own_client_goes_on_when_its_tokens_end(door: Door, topic: str) -> None:
     """It asks the endpoint for others in time."""
     config = {
@@ -260,10 +250,7 @@ def test_a_verb_logs_in_with_the_token_of_a_file(
 
 @pytest.fixture(scope="module")
 def java() -> str:
-    try:
-        return f"{kafka_jars()}/*"
-    except KafkaUnavailable as reason:
-        pytest.skip(str(reason))
+    return java_classpath()
 
 
 @pytest.mark.clients
@@ -282,15 +269,5 @@ def test_kafkas_java_client_logs_in_with_a_token_of_a_file(
         "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
     }
     properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    address = ("--bootstrap-server", door.address, "--topic", topic)
-    produce = [f"{TOOLS}.ConsoleProducer", *address, "--command-config", str(properties)]
-    consume = [f"{TOOLS}.consumer.ConsoleConsumer", *address, "--command-config", str(properties)]
-    consume += ["--from-beginning", "--max-messages", "3", "--timeout-ms", "30000"]
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"
-    for tool, given, expected in ((produce, "a\nb\nc\n", None), (consume, "", {"a", "b", "c"})):
-        done = subprocess.run(
-            ["java", allowed, "-cp", java, *tool],
-            input=given, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert expected is None or {*done.stdout.split()} == expected
+    by_kafkas_tools(java, topic, door.address, properties, allowed)

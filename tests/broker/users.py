@@ -1,6 +1,6 @@
 """Users for tests of logins, made as an administrator makes them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import (
@@ -12,12 +12,17 @@ from confluent_kafka.admin._scram import (
 )
 
 ITERATIONS = 4096
+WEAKER, STRONGER = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 
 
-def add_users(bootstrap: str, passwords: Mapping[str, str]) -> None:
-    """Give each user both credentials, through a listener on which everybody may."""
+def add_users(
+    bootstrap: str,
+    passwords: Mapping[str, str],
+    mechanisms: Iterable[ScramMechanism] = (WEAKER, STRONGER),
+) -> None:
+    """Give each user credentials, through a listener on which everybody may."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+    for mechanism in mechanisms:
         info = ScramCredentialInfo(mechanism, ITERATIONS)
         wanted: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, info, password.encode())
@@ -30,7 +35,7 @@ def add_users(bootstrap: str, passwords: Mapping[str, str]) -> None:
 def remove_user(bootstrap: str, user: str) -> None:
     """Delete both credentials of a user."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+    for mechanism in (WEAKER, STRONGER):
         deletion = UserScramCredentialDeletion(user, mechanism)
         for done in admin.alter_user_scram_credentials([deletion]).values():
             done.result()

@@ -59,6 +59,28 @@ def test_rules_are_added_listed_and_removed(broker: SmqBroker) -> None:
     assert acl(broker, "list", "--principal", "User:alice") == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("\udcff\udcfe", "is no text in UTF-8"), ("x" * 40_000, "has at most 32767 bytes")],
+    ids=["no text", "long"],
+)
+def test_a_name_that_no_rule_can_have_is_refused_with_a_sentence(name: str, said: str) -> None:
+    """No broker is asked."""
+    read, nobody = ("--operation", "read"), ("--bootstrap", "127.0.0.1:1")
+    for arguments in (
+        ("add", f"User:{name}", *read, "--topic", "t"),
+        ("add", "User:b", *read, "--topic", name),
+        ("list", "--principal", f"User:{name}"),
+        ("list", "--group", name),
+        ("remove", f"User:{name}"),
+        ("remove", "User:b", "--host", name),
+        ("why", "User:b", *read, "--transactional-id", name),
+    ):
+        done = CliRunner().invoke(app, ["acl", *arguments, *nobody])
+        assert done.exit_code == 1
+        assert said in done.output
+
+
 def test_an_address_is_written_as_clients_addresses_are(broker: SmqBroker) -> None:
     rule = "DENY User:eve from 0:0:0:0:0:0:0:1 READ on TOPIC t (LITERAL)\n"
     denied = "User:eve", "--operation", "read", "--topic", "t", "--host", "::1"

@@ -1,3 +1,5 @@
+import fcntl
+import os
 import ssl
 import stat
 from pathlib import Path
@@ -6,8 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli import key_pairs
+from shm.private import LOCK, open_lock
+from smq.cli import certs as module, key_pairs
 from smq.cli.verbs import app
+from tests.another_user import needs_root
 
 
 def run(*arguments: str, exit_code: int = 0) -> str:
@@ -172,6 +176,35 @@ def test_a_second_run_beside_the_first_is_refused_before_it_looks(
     run(str(tmp_path), "--client", "carol")
 
 
+def test_a_reader_of_the_directory_keeps_no_run_from_it(tmp_path: Path) -> None:
+    """Each user of this host may lock a file or a directory that it can open."""
+    reader = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        run(str(tmp_path))
+    finally:
+        os.close(reader)
+    assert {*contents(tmp_path)} == {"ca.pem", "ca-key.pem", "broker.pem"}
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_run_whose_lock_another_has_removed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_made_again: bool
+) -> None:
+    """Who comes now makes a lock of its own."""
+
+    def opened(directory: Path) -> int:
+        fd = open_lock(directory)
+        (directory / LOCK).unlink()
+        if is_made_again:
+            os.close(open_lock(directory))
+        return fd
+
+    monkeypatch.setattr(module, "open_lock", opened)
+    assert "another `smq certs` writes" in run(str(tmp_path), exit_code=1)
+    assert {*contents(tmp_path)} == ({LOCK} if is_made_again else set()), "it is the other run's"
+
+
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     assert "others may write to" in run(str(tmp_path), exit_code=1)
@@ -187,6 +220,41 @@ def test_a_file_that_is_there_does_not_get_the_key(tmp_path: Path) -> None:
     assert held.read() == ""
     held.close()
     assert stat.S_IMODE((tmp_path / "ca-key.pem").stat().st_mode) == 0o600
+
+
+@needs_root
+def test_a_file_that_root_replaces_stays_its_owners_and_closed_to_others(tmp_path: Path) -> None:
+    run(str(tmp_path), "--client", "bob")
+    pair = tmp_path / "broker.pem"
+    os.chown(pair, 12_345, 12_346)
+    for mode, expected in ((0o600, 0o600), (0o440, 0o440), (0o664, 0o640)):
+        pair.chmod(mode)
+        before = pair.read_bytes()
+        run(str(tmp_path), "--host", "queue.example", "--client", "bob")
+        assert pair.read_bytes() != before
+        assert _owner_and_mode(pair) == (12_345, 12_346, expected)
+        assert _owner_and_mode(tmp_path / "bob.pem") == (0, 0, 0o600)
+
+
+@needs_root
+def test_a_file_that_another_may_have_planted_gives_its_owner_no_key(tmp_path: Path) -> None:
+    run(str(tmp_path))
+    pair, elsewhere = tmp_path / "broker.pem", tmp_path / "elsewhere"
+    os.chown(pair, 12_345, 12_345)
+    tmp_path.chmod(0o770)
+    run(str(tmp_path), "--host", "queue.example")
+    assert _owner_and_mode(pair) == (0, 0, 0o600)
+    tmp_path.chmod(0o700)
+    pair.rename(elsewhere)
+    pair.symlink_to(elsewhere)
+    os.chown(pair, 12_345, 12_345, follow_symlinks=False)
+    run(str(tmp_path), "--host", "queue.example")
+    assert _owner_and_mode(pair) == (0, 0, 0o600)
+
+
+def _owner_and_mode(path: Path) -> tuple[int, int, int]:
+    status = path.lstat()
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

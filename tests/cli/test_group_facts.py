@@ -6,6 +6,8 @@ import signal
 import socket
 from pathlib import Path
 
+import pytest
+
 from smq.app.process.clock import monotonic_ms
 from smq.cli.group_facts import NO_SOCKETS, group_facts
 from smq.client.client import connect
@@ -64,6 +66,7 @@ def test_groups_are_shown_where_access_rules_hide_them_from_who_has_no_login(
         assert "missing" not in text
 
 
+@pytest.mark.slow
 def test_a_shard_that_hangs_costs_what_it_alone_knows(tmp_path: Path) -> None:
     with SmqBroker(tmp_path, {"shards": "2"}) as broker, Cluster(broker.bootstrap) as cluster:
         create_topic(cluster, "t", 2)

@@ -122,6 +122,17 @@ def test_a_file_that_is_wrong_leaves_the_directory_alone(tmp_path: Path) -> None
     assert not data.exists()
 
 
+def test_a_pipe_or_a_device_among_the_files_is_refused(tmp_path: Path) -> None:
+    data, users = tmp_path / "data", users_in(tmp_path / "users", alice="first")
+    (users / "bob").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "rules")
+    for option, path in (("--users", users / "bob"), ("--rules", tmp_path / "rules")):
+        given = users if option == "--users" else path
+        said = prepare("--data-dir", data, option, given, exit_code=1)
+        assert f"{option}: {path} cannot be read: it is no file, but a pipe or a device" in said
+    assert not data.exists()
+
+
 @pytest.mark.parametrize("field", ["name", "principal"])
 def test_a_text_that_no_answer_can_hold_is_refused(field: str, tmp_path: Path) -> None:
     for text in ("x" * 40_000, "\ud800"):

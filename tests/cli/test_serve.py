@@ -65,6 +65,7 @@ def test_a_configuration_file_that_cannot_be_used_is_named(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_serve_refuses_unusable_settings_with_a_sentence(tmp_path: Path) -> None:
     newer, file = tmp_path / "newer", tmp_path / "file"
     newer.mkdir()

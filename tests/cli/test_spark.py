@@ -1,5 +1,7 @@
 """`smq spark` finds its jobs and hands them the rest of the line."""
 
+import pytest
+
 from smq.cli.spark import jobs
 from tests.app.smq_command import smq
 
@@ -10,6 +12,7 @@ def test_a_job_that_is_not_there_is_named_with_those_that_are() -> None:
     assert done.stderr == f"smq: unknown job 'nonsense'; the jobs are {', '.join(jobs())}\n"
 
 
+@pytest.mark.slow
 def test_a_job_gets_its_own_options() -> None:
     for job in jobs():
         assert "--data-dir" in smq("spark", job, "--help").stdout

@@ -7,6 +7,7 @@ import pwd
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -119,9 +120,23 @@ def test_another_user_queries_topics_with_a_login(monkeypatch: pytest.MonkeyPatc
         assert (done.exit_code, done.output) == (0, "n\n116\n")
         assert sql_as(NOBODY, *query, *where) == [0, "n\n116\n"]
         assert sql_as(NOBODY, *query, *where, "--transport", "kafka") == [0, "n\n116\n"]
-        refused = sql_as(NOBODY, *query, "--data-dir", str(kinds.broker.data_dir))
-    assert refused[0] == 1
-    assert "give --bootstrap instead, and all records come from the broker" in str(refused[1])
+        assert is_sent_to_the_broker(
+            sql_as(NOBODY, *query, "--data-dir", str(kinds.broker.data_dir))
+        )
+
+
+@needs_root
+def test_files_in_a_closed_directory_are_another_users() -> None:
+    # Imports what is needed, as root: another user may not read this Python.
+    CliRunner().invoke(app, ["sql", "SELECT 1", "--data-dir", "/nowhere"])
+    with tempfile.TemporaryDirectory(prefix="smq-") as closed:
+        data_dir = Path(closed) / "data"
+        data_dir.mkdir(mode=0o755)
+        assert is_sent_to_the_broker(sql_as(NOBODY, "SELECT 1", "--data-dir", str(data_dir)))
+
+
+def is_sent_to_the_broker(ended: list[object]) -> bool:
+    return ended[0] == 1 and "give --bootstrap instead, and all records come" in str(ended[1])
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from tests.app.fake_broker import running
 from tests.app.smq_command import SMQ, smq
 
 
+@pytest.mark.slow
 def test_status_shows_processes_and_bytes(tmp_path: Path) -> None:
     with running(tmp_path, 2) as broker:
         done = smq("status", "--data-dir", str(tmp_path), "--json")
@@ -28,6 +29,7 @@ def test_status_shows_processes_and_bytes(tmp_path: Path) -> None:
         assert f"missing: {broker.status().sockets[0]} " in text  # A fake knows of no groups.
 
 
+@pytest.mark.slow
 def test_it_is_watched_until_it_is_interrupted(tmp_path: Path) -> None:
     command = [*SMQ, "status", "--data-dir", str(tmp_path), "--watch", "--interval", "0.1"]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -108,7 +108,7 @@ def test_the_directory_may_be_a_volume_of_roots_but_no_other_users(tmp_path: Pat
 
 def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "password"
-    file.write_text("from a file\n")
+    file.write_text("from a file\r\n")
     user("add", "alice", "--password-file", file, "--data-dir", tmp_path / "d")
     first = stored(tmp_path / "d" / "store.sqlite").credentials[0].credential
     keys = salted(SHA_256, "from a file", first.salt, 4096)
@@ -122,6 +122,7 @@ def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
         (("add", ""), "a name is not empty"),
         (("add", "a", "--mechanism", "PLAIN"), "there is no mechanism 'PLAIN'"),
         (("add", "a", "--password-file", "/nowhere"), "--password-file: /nowhere cannot be read"),
+        (("add", "a", "--password-file", "/dev/zero"), "it is no file, but a pipe or a device"),
     ],
 )
 def test_a_user_that_cannot_be_is_refused(arguments: tuple[str, ...], sentence: str) -> None:

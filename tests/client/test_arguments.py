@@ -206,6 +206,10 @@ def test_settings_are_text_by_name() -> None:
         text_by_name("configs", {"retention.ms": 1})
     with pytest.raises(TypeError, match="configs is a mapping of names to text, not list"):
         text_by_name("configs", ["retention.ms"])
+    with pytest.raises(ValueError, match=r"a in configs is 'x\\udce4', which has no bytes"):
+        text_by_name("configs", {"a": "x\udce4"})
+    with pytest.raises(ValueError, match=r"a in configs is text, which has no bytes in UTF-8"):
+        text_by_name("configs", {"a": "x\udce4"}, are_secret=True)
 
 
 def test_values_import_nothing_as_a_child_that_is_forked_meanwhile_would_wait_for_it(

@@ -1,18 +1,25 @@
 """What the systemd unit starts, without systemd: its commands, with credentials as it has them."""
 
 import json
+import os
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 import smq
+from tests.another_user import needs_root, result_as
 from tests.cli.test_prepare import READ
 from tests.deploy.started import PROGRAMS, Described, login_of, run, started
 
 UNIT = Path("deploy/smq.service").read_text()
+README = Path("deploy/README.md").read_text()
+TEAM, ROTATION = Path("docs/team.md").read_text(), Path("docs/rotation.md").read_text()
+BROKER = 10_001  # The user `smq`, who need not be on this host.
 CREDENTIALS = "${CREDENTIALS_DIRECTORY}"
 
 
@@ -33,6 +40,47 @@ def load_credentials(place: Path, etc: Path) -> None:
         for credential, file in files.items():
             shutil.copy(file, place / credential)
             (place / credential).chmod(0o400)
+
+
+def commands(page: str, words: str, home: Path) -> str:
+    """The block of a page that has these words, with this test's directory and user."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    [block] = [each for each in blocks if words in each]
+    left_out = ("pip ", "useradd ", "systemctl ", "smq prepare ", "served", "until ", "cat certs")
+    kept = [each for each in block.splitlines() if not each.startswith(left_out)]
+    text = "\n".join(kept).replace("/etc/smq", str(home / "smq"))
+    return re.sub(r"\bsmq: ", f"{BROKER}:{BROKER} ", text).replace("root:smq", f"root:{BROKER}")
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory that another user may enter, which pytest's are not."""
+    with TemporaryDirectory(prefix="smq-") as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+@needs_root
+def test_the_units_user_reads_what_root_has_made_and_replaced_by_the_guides(home: Path) -> None:
+    def follow(page: str, *words: str) -> set[str]:
+        blocks = "\n".join(commands(page, each, home) for each in words)
+        run(["bash", "-euc", f"umask 077\n{blocks}"], {})
+        files = [str(each) for each in (home / "smq").rglob("*") if each.is_file()]
+        # It may not list each directory: it is told the names, as the settings tell the broker.
+        read = result_as(BROKER, lambda: [each for each in files if os.access(each, os.R_OK)])
+        return {str(Path(each).relative_to(home / "smq")) for each in read}
+
+    assert not follow(TEAM, "mkdir users\n", "cat > smq.toml", "install -d -m 0755 people")
+    its_own = {"people/ca.pem", "smq.toml", "certs/broker.pem", "metrics.tokens"}
+    assert follow(README, "useradd ") == its_own
+    pair = home / "smq/certs/broker.pem"
+    before = pair.read_bytes()
+    assert follow(ROTATION, "smq certs certs ") == its_own
+    assert pair.read_bytes() != before
+    before = pair.read_bytes()
+    follow(ROTATION, "smq certs certs-2 ")
+    assert follow(ROTATION, "mv certs-2 certs") >= its_own
+    assert pair.read_bytes() != before
 
 
 @pytest.mark.slow

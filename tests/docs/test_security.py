@@ -53,6 +53,7 @@ FAR, HERE = "192.0.2.7", "127.0.0.1"
 TOKEN = "secret-of-the-console"
 METRICS_TOKEN = "secret-of-metrics"
 NONE: Mapping[str, str] = {}
+NO_MODES: Mapping[str, set[int]] = {}
 AT_CONSOLE = "users at the console"
 METHODS = ("GET", "PUT", "POST", "DELETE")
 
@@ -394,26 +395,40 @@ def test_each_verb_with_a_directory_is_called() -> None:
 
 
 def test_a_brokers_files_have_the_modes_of_the_page(smq_session_broker: SmqBroker) -> None:
+    check_files(smq_session_broker)
+
+
+def test_a_filers_group_reads_the_filer_and_nothing_else(tmp_path: Path) -> None:
+    with SmqBroker(tmp_path, {"filer.mode": "0750"}) as broker:
+        with connect(broker.data_dir) as client:
+            client.create_topic("orders", 1)
+        opened = {"<data>/filer*": {0o750, 0o640}, "<data>/iceberg.sqlite": {0o640}}
+        opened["<runtime>/*.sock"] = {0o750}  # In directories that are closed.
+        check_files(broker, opened)
+
+
+def check_files(broker: SmqBroker, opened: Mapping[str, set[int]] = NO_MODES) -> None:
+    """Assert that each file has the mode of the page; but for those that are opened to a group."""
     modes = {
         pattern: {int(each, 8) for each in mode.split(" or ")}
         for patterns, mode, _ in rows("What a broker keeps")
         for pattern in re.findall(r"`([^`]+)`", patterns)
     }
-    runtime = smq_session_broker.runtime_dir
-    data = smq_session_broker.data_dir
+    runtime, data = broker.runtime_dir, broker.data_dir
     named = {each: f"<data>/{each.relative_to(data)}" for each in data.rglob("*")}
     named |= {runtime.parent: "<runtime>"}
     for each in runtime.parent.rglob("*"):
         place = str(each.relative_to(runtime.parent)).replace(runtime.name, "<cluster>")
         named[each] = f"<runtime>/{place}"
     assert len(named) > 10
+    every = [*opened.items(), *modes.items()]
     for path, full_name in named.items():
         name = re.sub("^<data>/logs/[0-9]+", "<data>/logs/<log>", full_name)
         try:
             status = path.lstat()
         except FileNotFoundError:  # A file of the broker's that was there a moment ago.
             continue
-        fitting = [mode for pattern, mode in modes.items() if fnmatch(name, pattern)]
+        fitting = [mode for pattern, mode in every if fnmatch(name, pattern)]
         assert fitting, f"{name} is not listed"
         assert stat.S_IMODE(status.st_mode) in fitting[0], name
         assert status.st_uid == os.getuid()

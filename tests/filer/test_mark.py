@@ -34,6 +34,7 @@ def test_uploads_open_a_filer_no_further_than_its_broker(
     with LocalStore(tmp_path).writing("payloads/kafka/clicks/1") as sink:
         sink.write(b"pin=4711")
     assert modes_below(tmp_path) == {mode}
+    assert stat.S_IMODE((tmp_path / "payloads/kafka/clicks/1").stat().st_mode) == mode & 0o666
 
 
 def test_a_filer_without_a_mark_is_as_open_as_its_program_wants(tmp_path: Path) -> None:

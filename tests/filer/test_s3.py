@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from smq.filer import s3
 from smq.filer.location import OWN_CREDENTIALS
 from smq.filer.s3 import IF_MATCH_BYTES_MAX, PROBES, S3Store, Unfit
 from smq.filer.s3_uploads import PART_BYTES, Access
@@ -177,7 +178,10 @@ def test_a_bucket_that_is_not_there_is_unavailable_and_named(server: S3Server) -
             call()
 
 
-def test_a_server_that_is_away_is_unavailable_and_said_in_a_line() -> None:
+def test_a_server_that_is_away_is_unavailable_and_said_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(s3, "STREAM_PATIENCE_S", 1.0)
     store = S3Store(BUCKET, "", AWAY)
     with pytest.raises(Unavailable) as caught:
         store.put("a", b"x")

@@ -70,6 +70,7 @@ def by_stream(store: Store, data: bytes, directory: Path) -> Reference:
     return upload_stream(store, NAMING, BytesIO(data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("way", [by_file, by_buffer, by_stream])
 def test_it_is_there_whole(store: Store, way: Way, size: int, tmp_path: Path) -> None:

@@ -6,16 +6,17 @@ from functools import partial
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from smq.front import gate, slots
+from smq.front import gate, lane, slots
 from smq.front.gate import Gate
 from smq.front.logins import Asking
 from smq.front.rights import FREE, HttpRights
 from smq.front.turns import PeerStanding
 from smq.testing.memory_store import MemoryStore
-from tests.front.asgi import Call, at_once, call, front
+from tests.front.asgi import GONE, Call, at_once, call, front
 from tests.front.users import as_user, rights_for
 
 
@@ -166,15 +167,84 @@ def test_the_connection_learns_whether_who_asked_is_known(
 def test_wrong_passwords_take_no_slot_from_who_is_logged_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slots, "LOGINS_MAX", 2)
+    """400 wrong passwords had who was logged in refused."""
+    monkeypatch.setattr(lane, "LINE_MAX", 2)
     monkeypatch.setattr(slots, "TRANSFERS_MAX", 1)
     app = front(MemoryStore(), rights=rights_for())
     path = "/filer/docs/a"
     assert call(app, "GET", path, **as_user("alice")).status == 403
     wrong = [Call("GET", path, headers=as_user("bob", f"wrong{n}")) for n in range(4)]
     known = Call("GET", path, headers=as_user("alice"))
-    answers = [each.status for each in at_once(app, [*wrong, known])]
-    assert answers == [401, 401, 503, 503, 403]
+    other = Call("GET", path, headers=as_user("carol"))
+    *answers, of_other, of_known = [each.status for each in at_once(app, [*wrong, other, known])]
+    assert sorted(answers) == [401, 401, 503, 503]
+    assert (of_other, of_known) == (401, 403), "neither is kept out by who tries bob's password"
+
+
+class SlowForm:
+    """A client that begins the form of a login and sends nothing more."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.status = 0
+        self.end = asyncio.Event()
+        scope = login_scope("127.0.0.1")
+        self.task: asyncio.Future[None] = asyncio.ensure_future(
+            app(scope, self._receive, self._send)
+        )
+        self._pieces = [b"user="]
+
+    async def _receive(self) -> Message:
+        if self._pieces:
+            return {"type": "http.request", "body": self._pieces.pop(), "more_body": True}
+        await self.end.wait()
+        return GONE
+
+    async def _send(self, message: Message) -> None:
+        self.status = message.get("status", self.status)
+
+
+def login_scope(host: str) -> Scope:
+    return {
+        "type": "http",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/console/login",
+        "raw_path": b"/console/login",
+        "query_string": b"",
+        "client": (host, 5),
+        "headers": [],
+    }
+
+
+def test_the_gate_lets_a_login_pass_slow_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """130 of them had every first login refused."""
+    monkeypatch.setattr(gate, "FORMS_MAX", 3)
+    app = Gate(read_form, frozenset(), (), rights_for())
+
+    async def run() -> None:
+        slow = [SlowForm(app) for _ in range(5)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"user=a", "more_body": False}
+
+        await asyncio.wait_for(app(login_scope("127.0.0.1"), receive, send), 20)
+        assert [each.get("body") for each in sent] == [None, b"user=a"]
+        assert [each.status for each in slow] == [503, 503, 503, 0, 0], "the slowest make room"
+        for each in slow:
+            each.end.set()
+            await asyncio.wait_for(each.task, 20)
+
+    asyncio.run(run())
+
+
+async def read_form(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
 
 
 def test_one_user_does_not_take_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:

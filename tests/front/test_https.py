@@ -110,6 +110,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 3 * WAIT_S))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pauses", [False, True])
 def test_bytes_pass_both_ways_and_the_last_ones_before_the_end(
     files: Files, *, pauses: bool

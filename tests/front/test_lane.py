@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from smq.front.lane import AskerGone, LoginLane, whose_login
+from smq.front import lane as lanes
+from smq.front.lane import AskerGone, LineFull, LoginLane, whose_login
 from smq.front.turns import PeerStanding
 
 
@@ -76,6 +77,33 @@ def test_nothing_is_done_for_who_has_left() -> None:
     found = asyncio.run(all_of(LoginLane(), work, asked))
     assert isinstance(found[1], AskerGone)
     assert work.order == ["a0", "a2"]
+
+
+def ends_of_a_full_line(monkeypatch: pytest.MonkeyPatch, *asked: Asked) -> list[object]:
+    """How the logins end if four may wait, behind one that is worked at."""
+    monkeypatch.setattr(lanes, "LINE_MAX", 4)
+    found = asyncio.run(all_of(LoginLane(), Work(), [Asked("at work"), *asked]))
+    return ["full" if isinstance(each, LineFull) else each for each in found[1:]]
+
+
+def test_a_full_line_takes_a_login_beside_many_of_one_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flood = [Asked(f"a{number}", "a") for number in range(6)]
+    ends = ends_of_a_full_line(monkeypatch, *flood, Asked("b", "b"))
+    assert ends == ["a0", "a1", "a2", "full", "full", "full", "b"]
+
+
+def test_a_full_line_of_many_names_refuses_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    flood = [Asked(name, name) for name in "abcdef"]
+    ends = ends_of_a_full_line(monkeypatch, *flood)
+    assert ends == ["a", "b", "c", "d", "full", "full"]
+
+
+def test_those_who_come_again_fill_a_line_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    flood = [Asked(name, name, again=True) for name in "abcdef"]
+    ends = ends_of_a_full_line(monkeypatch, *flood, Asked("new", "new"))
+    assert ends == ["a", "b", "c", "d", "full", "full", "new"]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["the-one-at-work", "one-that-waits"])

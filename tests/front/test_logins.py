@@ -1,19 +1,23 @@
 """Who asks by HTTP: passwords, what is remembered of them, and what a browser may not do."""
 
 import asyncio
+from asyncio import FIRST_COMPLETED
 from functools import partial
 from typing import Any
 
 import pytest
 
 from smq.app.process.token_keys import NoKeys
+from smq.front import logins as modules
 from smq.front.logins import KNOWN_MAX, Asking, HttpLogins, LoginRefused, Passwords
+from smq.front.sessions import BrowserSessions
 from smq.security.acls import Operation
 from smq.security.decoys import Decoys
 from smq.security.plain import PlainServer
 from smq.security.principals import Principal
 from smq.security.rights import Rights
 from smq.security.sasl import Work
+from smq.security.tokens import Signed
 from tests.front.users import SUPER, Users, as_user, logins_for, may
 from tests.security.issuer import (
     LIFETIME_SECONDS,
@@ -102,6 +106,37 @@ def test_a_header_that_names_no_user_asks_for_one(authorization: str) -> None:
         log_in(logins_for(Users("alice")), {"authorization": authorization})
     answer = refused.value.answer
     assert (answer.status_code, answer.headers["www-authenticate"][:6]) == (401, "Basic ")
+
+
+def test_of_too_many_late_answers_the_oldest_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for one keeps nobody else from a login."""
+    monkeypatch.setattr(modules, "LATE_MAX", 2)
+    users = Users("alice")
+    passwords = Passwords(lambda: PlainServer(users, Decoys(b"secret")), lambda: users.version)
+    logins = HttpLogins(passwords, partial(Rights, None), 3600.0)
+
+    async def tried(password: str) -> int:
+        asking = Asking("GET", raw(as_user("alice", password)), HERE, is_private=True)
+        try:
+            await logins.rights(asking)
+        except LoginRefused as refused:
+            return refused.answer.status_code
+        return 200
+
+    async def run() -> None:
+        late = [asyncio.create_task(tried("wrong")) for _ in range(5)]
+        done, waiting = set[asyncio.Task[int]](), set(late)
+        while len(done) < 3:
+            ended, waiting = await asyncio.wait(waiting, timeout=20, return_when=FIRST_COMPLETED)
+            assert ended, "the oldest is answered"
+            done |= ended
+        assert done == set(late[:3])
+        assert {each.result() for each in done} == {401}
+        assert await asyncio.wait_for(tried("ecila"), 20) == 200
+        for each in waiting:
+            each.cancel()
+
+    asyncio.run(run())
 
 
 def test_a_password_with_a_zero_byte_does_not_name_another_user() -> None:
@@ -284,6 +319,33 @@ def test_a_token_that_was_right_is_remembered_until_it_ends_or_the_keys_change()
     assert logins.remembered(asking) is not None
     now_s[0] += LIFETIME_SECONDS
     assert logins.remembered(asking) is None
+
+
+def test_a_key_that_is_withdrawn_ends_what_its_token_began() -> None:
+    tokens = tokens_at(lambda: 1000 * NOW_S)
+    logins, jwt = logins_for(Users(), tokens=tokens), token(claims_of(NOW_S))
+    found = asyncio.run(logins.by_token(jwt, Asking("POST", {}, HERE, is_private=True)))
+    sessions = BrowserSessions()
+    session_id = sessions.begin(found, HERE, 0.0)
+    assert sessions.visit(session_id, HERE, 1.0, is_use=True)
+    tokens.keys = NoKeys()
+    assert sessions.visit(session_id, HERE, 1.0, is_use=True) is None
+
+
+def test_a_token_whose_key_is_withdrawn_while_it_is_checked_is_refused() -> None:
+    tokens = tokens_at(lambda: 1000 * NOW_S)
+    keys = tokens.keys
+
+    class Withdrawn:
+        def opened(self, text: str) -> Signed:
+            tokens.keys = NoKeys()
+            return keys.opened(text)
+
+        def has(self, key: str) -> bool:
+            return keys.has(key)
+
+    tokens.keys = Withdrawn()
+    assert status(logins_for(Users(), tokens=tokens), shown(token(claims_of(NOW_S)))) == 401
 
 
 def test_the_head_of_a_request_shows_whether_it_needs_a_check() -> None:

@@ -1,5 +1,7 @@
 """Sessions of browsers: bounds, ends, and that an id opens nothing elsewhere."""
 
+import secrets
+
 import pytest
 
 from smq.front.logins import LoggedIn
@@ -145,3 +147,12 @@ def test_sessions_that_are_over_make_room() -> None:
         sessions.begin(holder(str(user)), HERE, 0.0)
     sessions.begin(holder(), HERE, IDLE_S)
     assert len([*sessions]) == 1
+
+
+def test_a_number_does_not_tell_how_many_logins_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    chances = iter([4, 4, 0])
+    monkeypatch.setattr(secrets, "randbelow", lambda most: next(chances) % most)
+    sessions = BrowserSessions()
+    for _ in range(2):
+        sessions.begin(holder(), HERE, 0.0)
+    assert [each.number for each in sessions] == [5, 1]

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from smq.front.slots import LOGINS_MAX, PAGES_MAX, SHARE, TRANSFERS_MAX, RequestSlot, Slots, slot_of
+from smq.front.slots import PAGES_MAX, SHARE, TRANSFERS_MAX, RequestSlot, Slots, slot_of
 
 
 def slot(path: str, host: str = "127.0.0.1") -> RequestSlot | None:
@@ -33,24 +33,6 @@ def test_transfers_do_not_take_the_slots_of_pages() -> None:
         assert slots.is_full(page)
     assert not slots.is_full(upload)
     assert not slots.is_full(page)
-
-
-def test_logins_that_are_checked_take_no_slot_of_another_kind() -> None:
-    """400 wrong passwords had who was logged in refused."""
-    slots, request = Slots(), slot("/filer/a")
-    assert request is not None
-    first, again = request.for_login(again=False), request.for_login(again=True)
-    with ExitStack() as stack:
-        for _ in range(LOGINS_MAX):
-            assert not slots.is_full(again)
-            stack.enter_context(slots.taken(again))
-        assert slots.is_full(again)
-        assert not slots.is_full(first)
-        for _ in range(LOGINS_MAX):
-            stack.enter_context(slots.taken(first))
-        assert slots.is_full(first)
-        assert not slots.is_full(request)
-    assert not slots.is_full(first)
 
 
 def test_an_address_beyond_loopback_has_a_share() -> None:

@@ -91,6 +91,27 @@ def test_a_small_body_is_whole_or_too_long(monkeypatch: pytest.MonkeyPatch) -> N
         asyncio.run(streams.small_body(request_of([b"half"], then_silent=True), 9, "a form"))
 
 
+@pytest.mark.parametrize("bytes_max", [3, 4, 5])
+def test_a_body_that_is_read_ahead_is_received_again(bytes_max: int) -> None:
+    """Of one that is too long the rest comes as before."""
+    pieces = [b"ab", b"cd", b"ef"]
+    request = request_of(pieces)
+
+    async def run() -> bytes:
+        receive = await streams.read_ahead(request.scope, request.receive, bytes_max)
+        assert pieces == ([b"ef"] if bytes_max < 4 else [])
+        return await Request(request.scope, receive).body()
+
+    assert asyncio.run(run()) == b"abcdef"
+
+
+def test_a_body_that_is_read_ahead_has_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "SMALL_LAG_S", 0.01)
+    request = request_of([b"half"], then_silent=True)
+    with pytest.raises(Silent):
+        asyncio.run(streams.read_ahead(request.scope, request.receive, 10))
+
+
 def test_the_body_of_a_refused_request_is_read_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

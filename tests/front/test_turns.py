@@ -32,6 +32,16 @@ def test_addresses_take_turns() -> None:
     assert taken(line) == ["a0", "b0", "a1", "a2"]
 
 
+def test_a_full_line_turns_out_its_newest_of_one_address() -> None:
+    line = Line[str]()
+    for name in ("a0", "b0", "b1", "b2", "a1"):
+        line.add(name, name[0], again=False)
+    line.add("c0", "c", again=True)
+    assert line.make_room(1, again=True) is None
+    assert [line.make_room(3, again=False) for _ in range(3)] == ["b2", "b1", None]
+    assert taken(line) == ["a0", "c0", "b0", "a1"]
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())))
 def test_each_who_waits_is_taken_once_and_in_the_order_of_its_kind(
     steps: list[tuple[str, bool, bool]],

@@ -274,6 +274,7 @@ def produce(meter: Meter, producer: Producer, data: np.ndarray) -> None:
             request_left.told(outcome())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [3, 12])
 def test_no_produce_holds_a_shard(producer: Producer, version: int) -> None:
     """data fault 11: a kilobyte of compressed zeros held a shard for as long as it inflates."""

@@ -175,6 +175,7 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShardBench, World]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", those(Where.SHARD), ids=name_of)
 def test_no_content_holds_a_shard(shard: tuple[ShardBench, World], api: Api) -> None:
     bench, world = shard
@@ -291,6 +292,7 @@ def coordinator(
     bench.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "api", [each for each in APIS if each.where is Where.COORDINATOR], ids=name_of
 )

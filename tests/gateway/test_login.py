@@ -18,8 +18,8 @@ from smq.security.credentials import ScramMechanism, look_up
 from smq.security.decoys import Decoys
 from smq.security.mechanisms import MECHANISMS, LoginServers
 from smq.security.oauthbearer import ERROR, NAME as OAUTHBEARER
+from smq.security.plain import CheckedPassword
 from smq.security.principals import USER, Principal
-from smq.security.tokens import TokenHolder
 from smq.testing.credentials import UsersInMemory
 from smq.wire.codec import Writer
 from smq.wire.generated import apis
@@ -138,7 +138,7 @@ def test_plain_logs_in(login: Login, version: int) -> None:
     assert (response.error_code, response.auth_bytes) == (ErrorCode.NONE, b"")
     assert response.session_lifetime_ms == (len("PLAIN") if version else 0)
     checked = look_up(USERS, "alice", ScramMechanism.SCRAM_SHA_512)
-    assert login.session == LoginSession(ALICE, "PLAIN", len("PLAIN"), checked)
+    assert login.session == LoginSession(ALICE, "PLAIN", len("PLAIN"), CheckedPassword((), checked))
 
 
 def exchange(login: Login, mechanism: str, send: Any) -> None:
@@ -268,6 +268,18 @@ def test_a_renewal_by_another_principal_fails(bench: ShardBench) -> None:
     assert (reply.has_failed, again.session) == (True, None)
 
 
+def test_a_failed_renewal_of_users_with_long_names_fits_its_answer(bench: ShardBench) -> None:
+    one, two = "1" * 16_370, "2" * 16_370
+    servers = LoginServers(UsersInMemory({two: "pencil"}), Decoys(b"secret"), lambda: "nonce")
+    checked = look_up(USERS, "bob", ScramMechanism.SCRAM_SHA_512)
+    former = LoginSession(Principal(USER, one), "PLAIN", 1000, checked)
+    again = Login(RULES._replace(begin=servers.begin), bench.shard, Caller(), former)
+    take(again, handshake("PLAIN"))
+    reply = take(again, token(f"\0{two}\0pencil".encode()))
+    assert "User.111" in answer(reply, "SaslAuthenticate", 2).error_message
+    assert (reply.has_failed, again.session) == (True, None)
+
+
 def test_a_renewal_does_not_ask_for_versions(bench: ShardBench) -> None:
     with pytest.raises(PeerError):
         take(renewing(bench, ALICE, "PLAIN"), VERSIONS)
@@ -331,7 +343,8 @@ def test_a_bad_token_is_answered_with_an_error_before_the_login_fails(bench: Sha
 
 def test_another_token_of_the_same_user_renews_a_login(bench: ShardBench) -> None:
     for sub, has_failed in (("alice", False), ("bob", True)):
-        login = with_tokens(bench, LoginSession(ALICE, OAUTHBEARER, 1000, TokenHolder("alice", 0)))
+        former = tokens_at(lambda: NOW.wall_ms).holder_of(issued(claims_of(NOW.wall_ms / 1000)))
+        login = with_tokens(bench, LoginSession(ALICE, OAUTHBEARER, 1000, former))
         take(login, handshake(OAUTHBEARER))
         assert take(login, token(bearer(sub=sub))).has_failed == has_failed
         assert (login.session is None) == has_failed

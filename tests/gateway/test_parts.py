@@ -147,6 +147,7 @@ def test_a_topic_named_many_times_is_described_once(shard: ShardBench) -> None:
     assert [each.name for each in again.topics] == [each.name for each in found.topics]
 
 
+@pytest.mark.slow
 def test_portions_share_what_may_be_inflated(
     shard: ShardBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

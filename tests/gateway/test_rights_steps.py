@@ -183,6 +183,7 @@ def steps_of(bench: CoordinatorBench, name: str, version: int, request: Any) -> 
     return [after - before for before, after in pairwise(times)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("api", "version", "make"),
     [

@@ -240,6 +240,7 @@ def begun(story: Story, before: Story, end: Crash) -> Story:
     return story
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loses_power", [False, True], ids=["kill", "power loss"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crash_after_any_step_loses_nothing_that_was_promised(

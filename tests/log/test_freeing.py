@@ -182,6 +182,7 @@ def test_a_start_without_the_newest_checkpoint_knows_what_was_open_in_what_is_fr
     again.invariants()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_full", [False, True], ids=["a disk with room", "a full disk"])
 def test_write_backs_that_wait_keep_no_sealed_segment_from_being_used_again(
     tmp_path: Path, is_full: bool

@@ -72,6 +72,7 @@ def test_a_sync_reaches_over_segments(tmp_path: Path) -> None:
     assert high_watermark(log, 1) == 30
 
 
+@pytest.mark.slow
 def test_producers_are_known_in_the_next_life(tmp_path: Path) -> None:
     log = start(tmp_path).log
     for i in range(2000):

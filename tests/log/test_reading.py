@@ -5,18 +5,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.base.words import FRAME_HEADER_BYTES
+from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_SPACE_END
 from smq.log import reading
 from smq.log.files.background import BackgroundThread, JobLane
+from smq.log.files.bad_pages import PATIENCE, PATIENCE_SHORT
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
-from smq.log.reading import QUARANTINE, RUN_BYTES_MAX, DamagedFrame
+from smq.log.reading import (
+    QUARANTINE,
+    RETRY_MS,
+    RUN_BYTES_MAX,
+    DamagedFrame,
+)
 from smq.testing.disk import PAGE_BYTES, FailingDisk, SlowDisk
 from smq.wire.records import read_batches
 from tests.log.logs import (
     LEVELS,
     MEMORY,
     OS,
+    SEGMENT_BYTES,
     append,
     batch,
     high_watermark,
@@ -259,7 +266,7 @@ def test_damage_does_not_pin_a_segment(tmp_path: Path) -> None:
     assert len(log.wal.segments) == 1
 
 
-def test_an_unreadable_disk_is_damage_like_any_other(tmp_path: Path) -> None:
+def test_an_unreadable_page_is_given_up_like_damage_after_a_while(tmp_path: Path) -> None:
     disk = FailingDisk(OsDisk())
     log = start(tmp_path, disk=disk).log
     values = filled(log, 50)
@@ -267,16 +274,159 @@ def test_an_unreadable_disk_is_damage_like_any_other(tmp_path: Path) -> None:
     disk.bad_places = [(segment.path.name, 1500, 1501)]
     places = spans(log)
     [lost] = np.flatnonzero(places[:, 0] + places[:, 1] > segment.start + 1500)[:1]
-    for _ in range(10):  # A page, not all that is read with it.
-        try:
-            assert read(log, 1).keys() < values.keys()
-            break
-        except DamagedFrame:
-            pass
-    kept = read(log, 1)
+    for now_ms in range(0, PATIENCE.wait_ms + 1, PATIENCE.wait_ms // 4):
+        log.now_ms = now_ms
+        with pytest.raises(
+            DamagedFrame, match="cannot be read" if now_ms < PATIENCE.wait_ms else "lost"
+        ):
+            read(log, 1)
+    assert sum("is tried again" in each for each in log.notices) == 1
+    assert len(log.readable(spans(log)[lost:])) > 0  # Others whose time is over do not wait.
+    kept = read(log, 1)  # All but a page: not all that is read with it.
     assert {k: v for k, v in values.items() if k not in kept}.keys() >= {int(lost)}
     assert len(kept) >= len(values) - PAGE_BYTES // 700 - 1
     assert all(values[k] == v for k, v in kept.items())
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_read_error_that_ends_loses_nothing(tmp_path: Path, is_dropped: bool) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    if is_dropped:
+        log.wal.files.footprint.bytes_max = 3 * SEGMENT_BYTES
+    values = filled(log, 60)
+    assert log.wal.segments[0].is_cached is not is_dropped
+    disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES) for segment in log.wal.segments]
+    for now_ms in (None, 0, 4_000_000):  # Twice is no minute of failures.
+        log.now_ms = now_ms
+        with pytest.raises(DamagedFrame, match="cannot be read"):
+            read(log, 1)
+    disk.bad_places.clear()
+    assert read(log, 1) == values
+
+
+def test_an_unreadable_page_is_given_up_sooner_while_space_is_short(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk, bytes_max=16 * SEGMENT_BYTES).log
+    filled(log, 50)
+    disk.bad_places = [(log.wal.segments[0].path.name, 0, SEGMENT_BYTES)]
+    for now_ms, left, why in (
+        (0, 6, "cannot be read"),
+        (PATIENCE_SHORT.wait_ms, 7, "cannot be read"),
+        (PATIENCE_SHORT.wait_ms, 5, "are lost"),
+    ):
+        log.now_ms = now_ms
+        log.words[WORD_SPACE_END] = log.tail + left * SEGMENT_BYTES
+        with pytest.raises(DamagedFrame, match=why):
+            read(log, 1)
+
+
+def test_a_page_that_fails_once_is_tried_again_though_its_neighbour_was_given_up(
+    tmp_path: Path,
+) -> None:
+    """Failures counted for the segment: what could be read a moment later was lost."""
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk, segment_bytes=4 * PAGE_BYTES).log
+    values = filled(log, 80)
+    segment = log.wal.segments[1]
+    bad = (segment.path.name, 1500, 1501)
+    disk.bad_places = [bad]
+    for now_ms in range(0, PATIENCE.wait_ms + 1, RETRY_MS):
+        log.now_ms = now_ms
+        with pytest.raises(
+            DamagedFrame, match="cannot be read" if now_ms < PATIENCE.wait_ms else "lost"
+        ):
+            read(log, 1)
+    kept = read(log, 1)
+    disk.bad_places = [bad, (segment.path.name, 10_000, 10_001)]
+    log.now_ms = PATIENCE.wait_ms + RETRY_MS
+    with pytest.raises(DamagedFrame, match="cannot be read"):
+        read(log, 1)
+    disk.bad_places = [bad]
+    log.now_ms += PATIENCE.wait_ms
+    assert read(log, 1) == kept
+    assert len(kept) < len(values)
+
+
+def test_damage_in_a_page_that_could_not_be_read_once_is_met_after_a_while(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    values = filled(log, 50)
+    flip(log, int(spans(log)[1, 0]) + 70)
+    segment = log.wal.segments[0]
+    disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES)]
+    for log.now_ms, why in (
+        (0, "cannot be read"),
+        (RETRY_MS, "cannot be read"),
+        (RETRY_MS + PATIENCE.wait_ms, "lost"),
+    ):
+        log.tend()
+        with pytest.raises(DamagedFrame, match=why):
+            read(log, 1)
+        disk.bad_places.clear()
+    assert read(log, 1) == {k: v for k, v in values.items() if k != 1}
+
+
+def collected(log: Log, places: np.ndarray) -> bytes | DamagedFrame:
+    """What sealing is given of batches."""
+    got = list[bytes | DamagedFrame]()
+    log.collect(places, got.append)
+    [data] = got
+    return data
+
+
+def test_a_page_that_cannot_be_read_is_tried_from_time_to_time(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    filled(log, 50)
+    places = spans(log)
+    log.now_ms = 1000
+    assert log.readable(places) is places
+    bad = log.wal.segments[1]
+    disk.bad_places = [(bad.path.name, 0, SEGMENT_BYTES)]
+    first, end = np.searchsorted(places[:, 0], (bad.start, bad.end)).tolist()
+    before = in_runs(log, places[:first])
+    assert collected(log, places) == before
+    tries = disk.calls["read"]
+    for _ in range(3):
+        assert collected(log, places) == before
+        assert collected(log, places[first:]) == b""
+    assert disk.calls["read"] <= tries + 3
+    assert len(log.readable(places)) == first
+    assert len(log.readable(places[:first])) == first
+    assert len(log.readable(places[first:])) == 0
+    assert len(log.readable(places[end:])) == len(places) - end
+    assert len(log.readable(places[-1:])) == 1  # The ring has it.
+    log.now_ms += RETRY_MS
+    assert len(log.readable(places)) == first  # What is whole is not lost for one that fails.
+    assert len(log.readable(places[first:])) == len(places) - first
+    assert isinstance(collected(log, places[first:]), DamagedFrame)
+    disk.bad_places.clear()
+    log.now_ms += RETRY_MS
+    assert collected(log, places) == before
+    assert collected(log, places[first:]) == in_runs(log, places[first:])
+    log.tend()
+    assert collected(log, places) == in_runs(log, places)
+
+
+def test_one_attempt_meets_all_damaged_frames_that_are_read_with_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = start(tmp_path).log
+    values = filled(log, 60, size=400)
+    places = spans(log)
+    for i in (1, 2, 4):
+        flip(log, int(places[i, 0]) + 70)
+    with pytest.raises(DamagedFrame, match="offsets 1 to 1 "):
+        in_runs(log, places)
+    assert len(log.notices) == 3
+    assert read(log, 1) == {k: v for k, v in values.items() if k not in {1, 2, 4}}
+    monkeypatch.setattr(reading, "DAMAGES_MAX", 2)
+    for i in (5, 6, 7):
+        flip(log, int(places[i, 0]) + 70)
+    with pytest.raises(DamagedFrame, match="offsets 5 to 5 "):
+        in_runs(log, places[5:])
+    assert len(log.notices) == 5
 
 
 def test_a_read_that_fails_once_loses_nothing(tmp_path: Path) -> None:

@@ -398,6 +398,7 @@ def damaged_start(source: Path, target: Path, at: int, boot: bytes) -> tuple[Log
     return log, recovered.damaged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("boot", [BOOT, OTHER_BOOT])
 def test_every_flipped_byte_of_a_frame_is_found_and_costs_that_batch_only(
     tmp_path: Path, boot: bytes

@@ -11,7 +11,7 @@ from smq.log.files.checkpoint import FILE_NAME
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE
-from smq.log.reading import QUARANTINE, DamagedFrame
+from smq.log.reading import QUARANTINE, RETRY_MS, DamagedFrame
 from smq.log.repair import NOTE
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.logs import DISK, RING_BYTES, Refused, append, batch, high_watermark, read, start
@@ -114,13 +114,14 @@ def test_a_page_that_cannot_be_read_is_named_and_costs_its_batches_only(
 
 
 def everything(log: Log, number: int) -> dict[int, bytes]:
-    """All that can be read, past what is damaged."""
+    """All that can be read, past what is damaged, and past what cannot be read for a while."""
     values: dict[int, bytes] = {}
     offset = 0
     while offset < high_watermark(log, number):
         try:
             found = read(log, number, offset)
         except DamagedFrame:
+            log.now_ms = (log.now_ms or 0) + RETRY_MS
             continue
         values |= found
         offset = max(found, default=offset) + 1

@@ -73,7 +73,11 @@ def test_a_secret_comes_from_the_file_that_its_value_names(tmp_path: Path) -> No
     ):
         assert config_of(**source).lag_alert_webhook == "https://hooks.example/t0ken"
     kept.write_bytes(b"\xff")
-    for name, sentence in ((kept, "is not UTF-8"), (tmp_path / "no", "cannot be read")):
+    for name, sentence in (
+        (kept, "is not UTF-8"),
+        (tmp_path / "no", "cannot be read"),
+        ("/dev/zero", "cannot be read: it is no file, but a pipe or a device"),
+    ):
         [problem] = problems_of(command_line={"otlp.endpoint": f"file:{name}"})
         assert f"otlp.endpoint (command line): the file {name} {sentence}" in problem
 

@@ -72,6 +72,7 @@ def _old_segment(batches: list[bytes], end: int) -> ParquetSegment:
     return ParquetSegment(read_only(bytes(writer.finish(0, end))))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_before")
 def test_slices_from_any_start_have_the_sent_records(shape: Any) -> None:
     """Data fault 12: files of earlier versions, of any content."""
@@ -120,6 +121,7 @@ def _seal_old(
     return store, manifest.segments(1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_before")
 def test_a_fetch_of_few_bytes_takes_little_memory_and_cache(
     shape: Any,
@@ -143,6 +145,7 @@ def test_a_fetch_of_few_bytes_takes_little_memory_and_cache(
         assert peak_bytes(read) < LIMIT_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_before")
 def test_a_merge_of_such_files_takes_little_memory_and_mends_them(
     shape: Any,
@@ -171,6 +174,7 @@ def test_a_merge_of_such_files_takes_little_memory_and_mends_them(
         assert peak_bytes(merge) < LIMIT_BYTES
 
 
+@pytest.mark.slow
 def test_sealing_takes_little_memory_and_leaves_small_row_groups(
     shape: Any,
     tmp_path: Path,

@@ -465,6 +465,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=25))
 @example([("upload",), ("submit", 0), ("wait", 20_001), ("seal", 2, True), ("retain", 0, False)])

@@ -72,27 +72,31 @@ def test_a_view_that_has_followed_so_far_reads_only_the_changes() -> None:
     assert not rights.topic(Operation.READ, "a")
     assert rights.topic(Operation.READ, "b")
     assert rights.topic(Operation.READ, "c")
+    changed_users = set[str]()
+    access.when_user_changes = changed_users.add
     carol, changed = line_of(credential("carol")), line_of(credential("carol", b"other"))
     block.tell(others, Change([c], []), Change([carol], [changed]), Change([b], []), behind=3)
     assert not rights.topic(Operation.READ, "c")
     assert access.find("carol", SHA_256) == credential("carol", b"other").credential
-    assert access.changed_users == {"carol"}
+    assert changed_users == {"carol"}
     assert access.version == block.version
     access.invariants()
 
 
-def test_users_whose_credential_is_changed_or_deleted_are_named() -> None:
-    block = FakeBlock()
+def test_users_whose_credentials_come_or_go_are_named() -> None:
+    block, changed_users = FakeBlock(), set[str]()
     access = AccessView(block, ON)
+    access.when_user_changes = changed_users.add
     block.publish(credential("alice"), credential("bob"), credential("carol"))
     found = access.find("alice", SHA_256)
     assert found == credential("alice").credential
     assert access.find("alice", ScramMechanism.SCRAM_SHA_512) is None
-    assert access.changed_users == set()
+    assert changed_users == {"alice", "bob", "carol"}
+    changed_users.clear()
     block.publish(credential("alice"), credential("bob", b"other"), rule("a", Operation.READ))
     assert access.find("bob", SHA_256) == credential("bob", b"other").credential
     assert access.find("carol", SHA_256) is None
-    assert access.changed_users == {"bob", "carol"}
+    assert changed_users == {"bob", "carol"}
     access.invariants()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.security.addresses import is_address, network_of, written
+from smq.security.addresses import is_address, neighbourhood_of, network_of, written
 
 # As InetAddress.getHostAddress of Java 17 writes them.
 WRITTEN = {
@@ -36,3 +36,18 @@ def test_a_name_is_no_address() -> None:
     assert [is_address(each) for each in ("10.1.2.3", "::1", "localhost", "*")] == [
         True, True, False, False,
     ]  # fmt: skip
+
+
+def test_a_neighbourhood_has_many_addresses_of_one_owner() -> None:
+    near = {neighbourhood_of(f"127.{i}.{i}.{i + 2}") for i in range(200)}
+    assert near == {"127"}
+    assert neighbourhood_of("127.0.0.1") == "127.0.0.1", "where programs of this host come from"
+    assert {neighbourhood_of(f"10.1.2.{i}") for i in range(256)} == {"10.1.2"}
+    assert neighbourhood_of("12.7.0.2") == "12.7.0"
+    site = {neighbourhood_of(network_of(written(f"2001:db8:1:{i:x}::1"))) for i in range(99)}
+    assert site == {"2001:db8:1"}
+
+
+def test_a_name_that_is_no_address_stays_as_it_is() -> None:
+    for name in ("unix/1000", "PLAINTEXT", "", "name 10.1.2.3", "name a:b:c:d", "10.1.2", "::1"):
+        assert neighbourhood_of(name) == name

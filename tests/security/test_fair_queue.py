@@ -29,6 +29,36 @@ def test_addresses_take_turns() -> None:
     ]
 
 
+def networks() -> FairQueue[str]:
+    """Nine addresses of a network, each with two, and one address of another."""
+    queue = FairQueue[str]()
+    for i in range(9):
+        for name in (f"a{i}", f"b{i}"):
+            queue.add(name, f"10.0.0.{i}")
+    for name in ("c", "d"):
+        queue.add(name, "10.0.1.1")
+    queue.invariants()
+    return queue
+
+
+def test_networks_take_turns_before_their_addresses_do() -> None:
+    assert popped(networks())[:5] == ["a0", "c", "a1", "d", "a2"]
+
+
+def test_the_network_that_has_most_is_looked_at_before_its_addresses() -> None:
+    queue = networks()
+    queue.add("e", "10.0.1.1")
+    assert queue.of_most() == ["a8", "b8"], "that of 10.0.1.1 has three"
+
+
+def test_a_network_whose_last_one_is_gone_has_no_turn() -> None:
+    queue = networks()
+    for name in ("c", "d"):
+        queue.discard(name)
+        queue.invariants()
+    assert popped(queue) == [f"{name}{i}" for name in "ab" for i in range(9)]
+
+
 def test_an_address_that_comes_again_and_again_waits_behind_the_others() -> None:
     """Also if it has one at a time."""
     queue, found = queue_of(["a1", "b1", "b2"]), list[str]()
@@ -48,6 +78,11 @@ def test_a_connection_that_is_gone_has_no_turn() -> None:
     assert "a1" not in queue
     assert "a2" in queue
     assert [*queue] == popped(queue) == ["a2"]
+
+
+def test_a_queue_tells_those_of_the_address_that_has_most() -> None:
+    assert queue_of(["a1", "b1", "b2", "c1"]).of_most() == ["b1", "b2"]
+    assert queue_of(["a1", "b1", "c1"]).of_most() == ["c1"], "the one whose turn is last"
 
 
 @given(st.lists(st.tuples(st.sampled_from("aaab+-"), st.integers(0, 5))))

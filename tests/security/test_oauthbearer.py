@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.oauthbearer import ERROR, MESSAGE_BYTES_MAX, OAuthBearerServer
 from smq.security.sasl import SaslServer
-from smq.security.tokens import InvalidToken, TokenRules, Tokens
+from smq.security.tokens import InvalidToken, Signed, TokenRules, Tokens
 from tests.security.issuer import AUDIENCE, ISSUER, claims_of, first_message
 
 NOW_S = 1_800_000_000
@@ -17,10 +17,15 @@ GOOD, BAD = "good.good-._~+/==", "bad"
 
 
 class SignsGood:
-    def payload_of(self, token: str) -> bytes:
+    is_published = True
+
+    def opened(self, token: str) -> Signed:
         if token != GOOD:
             raise InvalidToken("it is not good")
-        return json.dumps(claims_of(NOW_S, exp=NOW_S + 10)).encode()
+        return Signed(json.dumps(claims_of(NOW_S, exp=NOW_S + 10)).encode(), "key")
+
+    def has(self, key: str) -> bool:
+        return self.is_published and key == "key"
 
 
 class Clock:
@@ -36,6 +41,17 @@ def clock() -> Clock:
 def server(clock: Clock) -> OAuthBearerServer:
     rules = TokenRules(frozenset({AUDIENCE}), ISSUER)
     return OAuthBearerServer(Tokens(rules, SignsGood(), lambda: clock.now_ms))
+
+
+def test_a_login_is_current_until_its_issuer_withdraws_the_key() -> None:
+    keys = SignsGood()
+    tokens = Tokens(TokenRules(frozenset({AUDIENCE}), ISSUER), keys, lambda: NOW_S * 1000)
+    server = OAuthBearerServer(tokens)
+    answer(server, first_message(GOOD))
+    assert server.checked is not None
+    assert server.checked.is_current()
+    keys.is_published = False
+    assert not server.checked.is_current()
 
 
 def answer(server: SaslServer, message: bytes) -> bytes:

@@ -102,3 +102,19 @@ def test_a_credential_that_is_deleted_meanwhile_is_not_current() -> None:
     assert server.checked.is_current()
     users.found.clear()
     assert not server.checked.is_current()
+
+
+def test_a_login_is_current_until_the_password_is_checked_with_another_credential() -> None:
+    users = UsersInMemory({})
+    users.add("alice", "pencil", ScramMechanism.SCRAM_SHA_256)
+    server = PlainServer(users, Decoys(b"secret"))
+    server.respond(b"\0alice\0pencil")()
+    assert server.checked is not None
+    assert server.checked.is_current()
+    users.add("alice", "other", ScramMechanism.SCRAM_SHA_512)
+    assert not server.checked.is_current(), "the stronger one counts"
+    server = PlainServer(users, Decoys(b"secret"))
+    server.respond(b"\0alice\0other")()
+    assert server.checked is not None
+    users.add("alice", "third", ScramMechanism.SCRAM_SHA_256)
+    assert server.checked.is_current(), "the weaker one does not"

@@ -11,6 +11,7 @@ from smq.security.tokens import (
     NAME_BYTES_MAX,
     TOKEN_BYTES_MAX,
     InvalidToken,
+    Signed,
     TokenHolder,
     TokenRules,
     Tokens,
@@ -25,8 +26,11 @@ RULES = TokenRules(frozenset({AUDIENCE, "others"}), ISSUER, skew_ms=SKEW_SECONDS
 class SignsAll:
     """Keys to which a token is its own payload."""
 
-    def payload_of(self, token: str) -> bytes:
-        return token.encode("utf-8", "surrogatepass")
+    def opened(self, token: str) -> Signed:
+        return Signed(token.encode("utf-8", "surrogatepass"), "key")
+
+    def has(self, key: str) -> bool:
+        return key == "key"
 
 
 def tokens(rules: TokenRules = RULES, now_ms: int = NOW_S * 1000) -> Tokens:
@@ -39,7 +43,7 @@ def holder(rules: TokenRules = RULES, **claims: Any) -> TokenHolder:
 
 def test_a_token_names_its_user_and_when_it_ends() -> None:
     found = holder()
-    assert found == TokenHolder("alice", (NOW_S + LIFETIME_SECONDS) * 1000)
+    assert found[:3] == ("alice", (NOW_S + LIFETIME_SECONDS) * 1000, "key")
     assert tokens().left_ms(found) == LIFETIME_SECONDS * 1000
 
 

@@ -210,6 +210,7 @@ change = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(changes=st.lists(change, max_size=20), allow_if_no_rule=st.booleans())
 def test_a_bit_is_a_right_through_all_changes(

@@ -154,6 +154,7 @@ def test_a_log_that_is_far_from_its_limit_wants_nothing(tmp_path: Path) -> None:
     assert not watch_space(shard, MONOTONIC_MS)
     assert not shard.throttle.is_on
     assert not shard.logs[0].notices
+    assert shard.logs[0].now_ms == MONOTONIC_MS
 
 
 def test_that_sealing_hurries_is_said_once_until_enough_is_free_again(tmp_path: Path) -> None:

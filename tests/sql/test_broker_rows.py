@@ -15,7 +15,7 @@ import pytest
 
 from smq.client.client import connect
 from smq.client.consuming.consumer import Consumer
-from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.cluster import Cluster, TopicFacts
 from smq.client.kafka.topic_changes import delete_records
 from smq.client.locate import KAFKA, cluster_at
 from smq.client.secure.security import security_of
@@ -104,6 +104,7 @@ def rows_as_reader(kinds: KindsBroker) -> list[list[str]]:
         return [rows_of(query, topics) for query in QUERIES]
 
 
+@pytest.mark.slow
 @needs_root
 def test_another_user_gets_the_rows_of_the_files(kinds: KindsBroker) -> None:
     with of_files(kinds.broker) as topics:
@@ -233,6 +234,33 @@ def test_a_filter_of_time_hides_neither_a_deletion_nor_another_topic(
         for found in (deleted, replaced):
             with pytest.raises((Unreadable, BrokerError)):
                 found.arrow.scanner(filter=young).to_reader().read_all()
+
+
+def test_a_topic_that_is_created_again_while_a_query_begins_is_not_counted_in_part(
+    smq_broker: SmqBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def created(partitions: int) -> None:
+        with smq_broker.connect() as client, client.producer() as producer:
+            client.create_topic("again", partitions)
+            for each in range(partitions):
+                producer.send("again", b"x", partition=each)
+
+    ask = Cluster.topics
+
+    def topics_of_before(cluster: Cluster) -> list[TopicFacts]:
+        found = ask(cluster)
+        monkeypatch.setattr(Cluster, "topics", ask)
+        with smq_broker.connect() as client:
+            client.delete_topic("again")
+        created(3)
+        return found
+
+    created(1)
+    with of_anybody(smq_broker) as topics:
+        monkeypatch.setattr(Cluster, "topics", topics_of_before)
+        with pytest.raises((BrokerError, Unreadable)):
+            rows_of("SELECT count(*) FROM again", topics)
+        assert rows_of("SELECT count(*) FROM again", topics) == ["[3]"]
 
 
 def test_a_topic_that_may_not_be_read_is_named(kinds: KindsBroker) -> None:

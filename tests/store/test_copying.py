@@ -59,6 +59,7 @@ def test_the_copy_is_of_the_moment_when_it_was_held(tmp_path: Path) -> None:
     assert partition_numbers(tmp_path / "c") == {1, 9}
 
 
+@pytest.mark.slow
 def test_the_owners_log_is_used_again_once_the_copy_is_written(tmp_path: Path) -> None:
     """Data fault 25: it grew by 157 MiB while a snapshot copied everything else."""
     store = store_with(tmp_path / "a", "t")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from shm.kernels.twin import records as plain
 from smq.filer.local import LocalStore
 from smq.tables.plan import SegmentPart
@@ -32,6 +34,28 @@ def test_records_that_cannot_be_decoded_are_named(tmp_path: Path, seal_topic: Se
     store = LocalStore(tmp_path / "filer")
     assert [*raw_rows(store, SegmentPart(0, segment, 2, 5), MiB)] == [UndecodableRange(2, 5)]
     assert [*raw_rows(store, SegmentPart(0, segment, 5, 9), MiB)] == []
+
+
+@pytest.mark.parametrize(("records", "headers"), [(1, 2049), (911, 1)])
+def test_a_batch_whose_columns_inflate_too_far_is_named(
+    tmp_path: Path, seal_topic: SealTopic, records: int, headers: int
+) -> None:
+    odd, codecs = ((b"\xff", None),) * headers, (Codec.ZSTD, Codec.NONE)
+    offsets = range(records), range(records, 2 * records)
+    [segment] = seal_topic(
+        [
+            write_batch([Record(n, 0, None, None, odd) for n in each], compression=codec)
+            for each, codec in zip(offsets, codecs, strict=True)
+        ]
+    )
+    store, part = LocalStore(tmp_path / "filer"), SegmentPart(0, segment, 0, 2 * records)
+    found = [*raw_rows(store, part, 64 << 10)]
+    undecodable = [each for each in found if isinstance(each, UndecodableRange)]
+    assert undecodable == found
+    assert all(each.is_too_large for each in undecodable)
+    assert sum(each.end - each.start for each in undecodable) == 2 * records
+    found = [*raw_rows(store, part, 80 << 10)]
+    assert sum(each.rows.num_rows for each in found if isinstance(each, RawRows)) == 2 * records
 
 
 def test_a_batch_is_read_as_far_as_the_reader_lets_it_inflate(

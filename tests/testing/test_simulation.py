@@ -1,10 +1,12 @@
 """The simulator itself: it replays, it finds, it shrinks; and a slice of its seeds."""
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -15,6 +17,7 @@ from shm.kernels.base.words import WORD_WRITTEN
 from smq.log.log import Log
 from smq.sealer.key_table import KeyTable
 from smq.testing.simulation.bad_sectors import SECTORS_FROM
+from smq.testing.simulation.disk import Faults, SimulatedDisk
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.run import (
     Outcome,
@@ -249,3 +252,27 @@ def test_a_broker_that_does_not_lose_anything_passes(place: Workplace) -> None:
     outcome: Outcome = simulate(1, place, events)
     assert outcome.why == ""
     assert outcome.acks == 4
+
+
+@pytest.mark.parametrize(("first", "second"), [("write_back", "sync"), ("sync", "write_back")])
+def test_each_descriptor_of_a_simulated_file_hears_of_an_error_once(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    disk = SimulatedDisk(tmp_path, faults := Faults(), Random(1))
+    one, other = disk.create(tmp_path / "0.wal", 4096), disk.open(tmp_path / "0.wal")
+
+    def write_out(method: str, fd: int) -> bool:
+        """Whether it succeeds."""
+        try:
+            disk.sync(fd) if method == "sync" else disk.write_back(fd, 4096)
+        except OSError:
+            return False
+        return True
+
+    disk.write(one, memoryview(b"x"), 0)
+    faults.failing[first] = errno.EIO
+    assert not write_out(first, one)
+    faults.failing.clear()
+    assert write_out(first, one)
+    assert [write_out(second, other) for _ in range(2)] == [False, True]
+    disk.drop_descriptors()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from smq.app.shard.connections.newcomers_queue import Newcomer, NewcomersQueue
 from smq.app.shard.requests import requests
 from smq.security.acls import Operation
 from smq.testing.simulation.events import KINDS, Event, events_of
@@ -58,6 +59,21 @@ def place() -> Iterator[Workplace]:
 
 
 @pytest.mark.sim
+def test_newcomers_wait_in_line_while_others_log_in(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, wait = list[Newcomer](), NewcomersQueue.wait
+
+    def waits(queue: NewcomersQueue, connection: Newcomer) -> None:
+        waiting.append(connection)
+        wait(queue, connection)
+
+    monkeypatch.setattr(NewcomersQueue, "wait", waits)
+    assert simulate(SECURED[0], place).why == ""
+    assert waiting
+
+
+@pytest.mark.sim
 @pytest.mark.timeout(600)
 def test_secured_brokers_keep_their_promises_in_many_simulations(place: Workplace) -> None:
     assert len(SECURED) > 15
@@ -65,6 +81,7 @@ def test_secured_brokers_keep_their_promises_in_many_simulations(place: Workplac
     assert not failed, "\n".join(f"make sim SEED={each.seed}: {each.why}" for each in failed)
 
 
+@pytest.mark.slow
 def test_a_secured_seed_replays_exactly(place: Workplace) -> None:
     first, again = (simulate(SECURED[0], place, tells_details=True) for _ in range(2))
     assert first.trail == again.trail

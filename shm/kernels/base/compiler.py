@@ -5,11 +5,16 @@ after a helper in another file has changed. So the cache directory is named by a
 sources and of numba's version; it lies in the user's cache directory, which also works when the
 installation is read-only. NUMBA_CACHE_DIR, when set, is respected.
 
+A cache that cannot be written, on a full disk for one, stops nobody: a process says so once, and
+from then on saves no kernel that it compiles.
+
 Who has linked kernels (`library.py`) imports this only for a kernel that the library lacks.
 """
 
 import hashlib
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +22,7 @@ from typing import Any
 
 from shm.interrupts import without_interrupts
 from shm.kernels.base.library import sources_digest
-from shm.private import private_cache, set_by_default
+from shm.private import private_version, set_by_default
 from shm.system import at_fork
 
 # No kernel is called through a C pointer, and compiling wrappers for that slowed the first start.
@@ -35,16 +40,36 @@ def cache_directory() -> Path:
     Numba unpickles the files in it. Raises OSError if no such directory can be made.
     """
     digest = hashlib.sha256((sources_digest() + version("numba")).encode())
-    return private_cache(Path("kernels") / digest.hexdigest()[:16])
+    return private_version("kernels", digest.hexdigest()[:16])
 
 
-set_by_default("NUMBA_CACHE_DIR", str(cache_directory()))
+UNKEPT: list[str] = []  # Why this process saves no kernels any more; one reason at the most.
+
+
+def keep_no_more(reason: object) -> None:
+    """Save no kernel from now on, and say so once; a child that is forked later does not repeat it.
+
+    There may be space for the next kernel, but a line for each would help nobody.
+    """
+    if not UNKEPT:
+        UNKEPT.append(str(reason))
+        logging.getLogger(__name__).warning(
+            "compiled kernels are not kept, so other processes compile them again: %s", reason
+        )
+
+
+_no_directory = "NUMBA_CACHE_DIR is empty"
+try:
+    set_by_default("NUMBA_CACHE_DIR", str(cache_directory()))
+except OSError as reason:
+    _no_directory = str(reason)
 
 import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
 
 # Numba imports numpy.ma at the first call of a kernel. If another thread forks during that import,
 # the child inherits the import lock but not the thread that holds it, and waits forever.
 import numpy.ma  # noqa: E402, F401
+from numba.core.caching import CompileResultCacheImpl, FunctionCache  # noqa: E402
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 
 from shm.kernels.base.parts import PartCompiler  # noqa: E402
@@ -62,6 +87,59 @@ at_fork(
 )
 
 
+_UserProvided: Any = CompileResultCacheImpl._locator_classes[0]  # noqa: SLF001  (Its name varies.)
+_CACHE_DIRECTORY: str = vars(numba.config)["CACHE_DIR"]
+
+
+class _Place(_UserProvided):  # type: ignore[misc]
+    """A file's folder in NUMBA_CACHE_DIR, whether or not it can be written.
+
+    Where it cannot, Numba would go on to `__pycache__`, and there serve kernels of older sources.
+    """
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> Any:
+        return cls(function, file)
+
+
+class _Impl(CompileResultCacheImpl):
+    _locator_classes: Any = (_Place,)
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of a kernel's versions. What cannot be read or kept raises nothing here."""
+
+    _impl_class: Any = _Impl
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Load a version; None if it must be compiled."""
+        try:
+            return super().load_overload(signature, context)
+        except OSError as reason:
+            keep_no_more(reason)
+        except Exception:  # noqa: BLE001  (Of unpickling, any.) A power cut may leave half a file.
+            self._forget_index()
+        return None
+
+    def _forget_index(self) -> None:
+        with suppress(OSError):
+            Path(self._cache_file._index_path).unlink()  # noqa: SLF001
+
+    def save_overload(self, signature: Any, version: Any) -> None:
+        """Save a compiled version, unless an earlier one could not be saved."""
+        if UNKEPT:
+            return
+        try:
+            super().save_overload(signature, version)
+        except OSError as reason:
+            # Numba writes the index first: it may name a file that has another version's code.
+            self._forget_index()
+            keep_no_more(reason)
+
+
+if not _CACHE_DIRECTORY:
+    keep_no_more(_no_directory)
+
 COMPILED: dict[str, Any] = {}  # The dispatcher of each kernel that this process has made.
 
 
@@ -76,7 +154,9 @@ def compiled(function: Callable[..., Any]) -> Any:
     Kernels do not allocate: without Numba's run time (`_nrt`) they do not count references to
     arrays, whose locked instructions took two thirds of a small request's time.
     """
-    dispatcher: Any = numba.njit(cache=True, **_OPTIONS)(function)
+    dispatcher: Any = numba.njit(**_OPTIONS)(function)
+    if _CACHE_DIRECTORY:
+        dispatcher._cache = _Cache(function)  # noqa: SLF001  (As `cache=True` does.)
     # The dispatcher (in C) calls this when it has no version for the arguments yet. An interrupt
     # during the call could leave Numba's lock held, or a function half built in LLVM.
     compile_for_args = without_interrupts(dispatcher._compile_for_args)  # noqa: SLF001

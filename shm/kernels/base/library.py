@@ -21,7 +21,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from shm.private import private_cache
+from shm.private import private_version
 from shm.system import MACHINE, variables
 
 SOURCES = next(each for each in Path(__file__).resolve().parents if each.name == "shm")
@@ -64,7 +64,7 @@ def _digest_now() -> str:
 def machine_folder() -> Path:
     """Where this machine's library lies, or will. Raises OSError."""
     digest = hashlib.sha256((sources_digest() + _described_processor()).encode())
-    return private_cache(Path("linked") / digest.hexdigest()[:16])
+    return private_version("linked", digest.hexdigest()[:16])
 
 
 def may_use_library() -> bool:

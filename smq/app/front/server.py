@@ -25,6 +25,7 @@ from smq.app.front.readiness import readiness
 from smq.app.front.settings import FrontSettings
 from smq.app.front.telemetry import telemetry
 from smq.app.process.audit_teller import TELL_S, AuditTeller
+from smq.app.process.clock import now
 from smq.app.process.inheritance import COORDINATOR, Inheritance
 from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
 from smq.app.process.metrics_tokens import UnusableTokenFile, WatchedMetricsTokens
@@ -120,6 +121,7 @@ async def _serve(inheritance: Inheritance) -> None:
         decoded,
         Guard(inheritance.console_token, has_rules=rights.has_rules),
         rights,
+        lambda peer, api, act: access.audit.act(peer, api, act, now()),
     )
     routes = [*queries.routes(), *console_routes(console)]
     app = application(store, space, broker, own_names(config), routes)

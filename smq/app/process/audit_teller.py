@@ -1,5 +1,5 @@
 """Front's and agent's lines for the audit log, which the coordinator writes: who may not do what he
-asked for by HTTP or gRPC, who has logged in, and who has failed to.
+asked for by HTTP or gRPC, who has logged in, and who has failed to; and who has ended a session.
 
 Once a second a thread asks the coordinator to take what is due; nothing waits for it. While it is
 away lines wait, up to WAITING_MAX.
@@ -46,22 +46,25 @@ class AuditTeller:
     ) -> None:
         """`in_thread` runs a function in a thread: one at a time."""
         self._audit, self._say, self._logins = audit, say, logins
+        self._acts = list[str]()  # Until the coordinator has taken them.
         self._asker, self._in_thread = Asker(coordinator, ANSWER_S_MAX), in_thread
 
     async def tell(self) -> None:
         """Tell what is due."""
         self._notice_failures()
         waiting = self._audit.passed_on = self._audit.take_accesses(now())
-        if (lost_count := len(waiting) - WAITING_MAX) > 0:
-            del waiting[WAITING_MAX:]
-            self._say(f"audit: {lost_count} lines are lost: the coordinator does not answer")
-        while waiting:
-            question = Audited([], waiting[:LINES_MAX])
+        self._acts += self._audit.take_acts()
+        for lines in (self._acts, waiting):
+            if (lost_count := len(lines) - WAITING_MAX) > 0:
+                del lines[WAITING_MAX:]
+                self._say(f"audit: {lost_count} lines are lost: the coordinator does not answer")
+        while waiting or self._acts:
+            question = Audited(self._acts[:LINES_MAX], waiting[:LINES_MAX])
             try:
                 await self._in_thread(self._asker.ask, question)
             except StoreError:
                 return  # In a second it is tried again.
-            del waiting[:LINES_MAX]
+            del self._acts[:LINES_MAX], waiting[:LINES_MAX]
 
     def _notice_failures(self) -> None:
         for each in self._logins:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
 from smq.model.config import Config
+from smq.model.named_files import read_named
 from smq.security.der import UnreadableDer
-from smq.security.listener_rules import keys_refused, only_java_reads
+from smq.security.listener_rules import keys_refused, only_java_reads, pem_text
 from smq.security.listeners import Listener
 from smq.security.tls import server_context
 from smq.security.validity import first_end_ms
@@ -95,7 +96,7 @@ def _context(settings: TlsSettings, pem: Pem) -> ssl.SSLContext:
         raise UnusableKeys(keys_refused(*_place_of_keys(settings), reason)) from reason
     if pem.trusted:
         try:
-            context.load_verify_locations(cadata=pem.trusted.decode("ascii"))
+            context.load_verify_locations(cadata=pem_text(pem.trusted))
         except (ssl.SSLError, ValueError) as reason:
             raise UnusableKeys(
                 f"ssl.truststore ({name}): the certificates cannot be used: {reason}"
@@ -149,7 +150,7 @@ def _file(settings: TlsSettings, kind: str) -> bytes:
     setting = f"ssl.{kind}.location"
     path = Path(settings.values[setting])
     try:
-        data = b"\n".join(map(_content, parts_of(path)))
+        data = b"\n".join(read_named(each, FILE_BYTES_MAX) for each in parts_of(path))
     except OSError as reason:
         raise UnusableKeys(
             f"{setting} ({settings.listener}): {path} cannot be read: {reason}"
@@ -158,11 +159,6 @@ def _file(settings: TlsSettings, kind: str) -> bytes:
         remedy = only_java_reads(str(path))
         raise UnusableKeys(f"{setting} ({settings.listener}): {remedy}")
     return data
-
-
-def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(FILE_BYTES_MAX)
 
 
 def _pkcs12(settings: TlsSettings, kind: str, data: bytes) -> tuple[bytes, bytes]:

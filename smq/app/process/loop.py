@@ -142,6 +142,12 @@ class Loop:
         [buffered] = struct.unpack("i", ioctl(fd, termios.TIOCOUTQ, bytes(4)))
         return int(buffered)
 
+    def has_ended(self, fd: int) -> bool:
+        """Whether a socket's peer sends nothing more, which is not told while nothing is read."""
+        look = select.poll()
+        look.register(fd, select.POLLRDHUP)
+        return bool(look.poll(0))
+
     def connect(self, path: Path) -> socket.socket:
         """Connect to one of our unix sockets. Raises OSError if none of our processes listens."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

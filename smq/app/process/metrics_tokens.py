@@ -9,6 +9,7 @@ from pathlib import Path
 
 from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
 from smq.model.config import Config
+from smq.model.named_files import read_named
 
 FILE_BYTES_MAX = 4096
 STAYS = "the tokens from before stay in use"
@@ -63,12 +64,9 @@ def why_no_metrics_tokens(config: Config) -> str:
 
 def _read(path: Path) -> tuple[str, ...]:
     try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+        data = read_named(path, FILE_BYTES_MAX)
     except OSError as reason:
         raise UnusableTokenFile(f"{_SETTING}: {path} cannot be read: {reason}") from reason
-    if len(data) > FILE_BYTES_MAX:
-        raise UnusableTokenFile(f"{_SETTING}: {path} has over {FILE_BYTES_MAX} bytes")
     try:
         tokens = tuple(line for each in data.decode("ascii").splitlines() if (line := each.strip()))
     except UnicodeDecodeError:

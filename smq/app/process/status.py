@@ -18,6 +18,7 @@ from shm.kernels.base import words
 from shm.kernels.base.words import COUNTER_SEALED_CACHE_HITS
 from shm.segment import LogMemory
 from shm.timings import Timings
+from smq.model.named_files import UnusableNamedFile, read_named
 
 COUNTERS = {
     "produce_requests": words.COUNTER_PRODUCE_REQUESTS,
@@ -80,10 +81,13 @@ class Status:
         return all(process.ready for process in self.processes.values())
 
     def write(self, data_dir: Path) -> None:
-        """Replace the file atomically."""
+        """Replace the file atomically. It is its user's alone, whatever `filer.mode` opens."""
         path = status_path(data_dir)
         temporary = path.with_name(path.name + ".new")
-        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        temporary.unlink(missing_ok=True)  # Of a supervisor that was killed, with its mode.
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(json.dumps(asdict(self), indent=2) + "\n")
         temporary.rename(path)
 
 
@@ -98,8 +102,8 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
     Raises SystemExit if it is another user's.
     """
     try:
-        fields = json.loads(status_path(data_dir).read_text())
-    except (FileNotFoundError, NotADirectoryError):
+        fields = json.loads(read_named(status_path(data_dir)))
+    except (FileNotFoundError, NotADirectoryError, UnusableNamedFile):
         return None
     except PermissionError as reason:
         raise SystemExit(

@@ -9,12 +9,13 @@ from pathlib import Path
 from smq.app.process.clock import wall_ms
 from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
 from smq.model.config import Config
+from smq.model.named_files import read_named
 from smq.model.security_settings import CLOCK_SKEW_SECONDS_MAX
 from smq.model.urls import path_of_file_url
 from smq.security.listeners import Listener
 from smq.security.mechanisms import enabled_mechanisms
 from smq.security.oauthbearer import NAME as OAUTHBEARER
-from smq.security.tokens import InvalidToken, Keys, TokenRules, Tokens
+from smq.security.tokens import InvalidToken, Keys, Signed, TokenRules, Tokens
 
 FILE_BYTES_MAX = 1024 * 1024  # Three keys with their certificates have some kilobytes.
 STAYS = "the keys from before stay in use"
@@ -29,9 +30,13 @@ class UnusableTokens(UnusableFile):
 class NoKeys:
     """Those of an issuer whose file cannot be used: they have signed nothing; implements Keys."""
 
-    def payload_of(self, _token: str) -> bytes:
+    def opened(self, _token: str) -> Signed:
         """See Keys."""
         raise InvalidToken("there are no keys")
+
+    def has(self, _key: str) -> bool:
+        """See Keys."""
+        return False
 
 
 class WatchedTokens:
@@ -58,10 +63,12 @@ class WatchedTokens:
         )
         self.tokens = Tokens(_rules(config, listener), self._watched.value, wall_ms)
 
-    def look(self) -> None:
-        """Use a file that has changed. Called about once a second."""
+    def look(self) -> bool:
+        """Use a file that has changed, and tell whether there are other keys now. Called about once
+        a second."""
         self._watched.look()
-        self.tokens.keys = self._watched.value
+        former, self.tokens.keys = self.tokens.keys, self._watched.value
+        return self.tokens.keys is not former
 
     def _read(self) -> Keys:
         try:
@@ -71,14 +78,11 @@ class WatchedTokens:
                 "sasl.enabled.mechanisms: OAUTHBEARER needs `pip install smq-broker[security]`"
             ) from reason
         try:
-            with self._path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+            data = read_named(self._path, FILE_BYTES_MAX)
         except OSError as reason:
             raise UnusableTokens(
                 f"{self._setting}: {self._path} cannot be read: {reason}"
             ) from reason
-        if len(data) > FILE_BYTES_MAX:
-            raise UnusableTokens(f"{self._setting}: {self._path} has over {FILE_BYTES_MAX} bytes")
         try:
             return PublishedKeys(data)
         except UnusableJwks as reason:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from smq.model.named_files import UnusableNamedFile
+
 ValueT = TypeVar("ValueT")
 
 
@@ -89,4 +91,4 @@ class WatchedFiles(Generic[ValueT]):
 def _may_pass(reason: UnusableFile) -> bool:
     """Whether the file could not be read, and what it holds is not the fault."""
     cause = reason.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)
+    return isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError | UnusableNamedFile)

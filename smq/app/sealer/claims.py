@@ -7,9 +7,9 @@
 
 A job begins with SPARE, and claims more with each third of `late_ms` for which it was kept waiting.
 Those behind it are not late yet: a long line on idle cores is no reason to take others' cores, nor
-is a slow store. While a log is short of space all claim FULL. A process without privileges can
-lower its claim, but not raise it again. So each worker takes its claim when it is forked, and a
-higher one takes another worker.
+is a slow store. While a log is short of space those that seal claim FULL. A process without
+privileges can lower its claim, but not raise it again. So each worker takes its claim when it is
+forked, and a higher one takes another worker.
 """
 
 from dataclasses import dataclass

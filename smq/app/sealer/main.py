@@ -183,7 +183,7 @@ class Sealer:
                 self._tables.check_ms = self._known.config.log_retention_check_interval_ms
                 self._tables.look(monotonic_ms())
         is_short = self._short_ms is not None and monotonic_ms() - self._short_ms < HURRY_MS
-        is_busy = any(load.is_high for load in self._loads.values())
+        is_busy = any(load.is_high(monotonic_ms()) for load in self._loads.values())
         self.sealing.hurry(is_short=is_short)
         self.sealing.give_way(is_busy=is_busy)
         self.publishing.give_way(is_busy=is_busy)

@@ -34,8 +34,15 @@ def make_nonce() -> str:
     return secrets.token_urlsafe(NONCE_BYTES)
 
 
+def _nobody() -> None:
+    """Nobody follows the keys."""
+
+
 class Entrances:
-    """By the names of the listeners in `of`. `secret` makes decoys for users that there are not."""
+    """By the names of the listeners in `of`. `secret` makes decoys for users that there are not.
+
+    when_issuers_keys_change   called when some of the keys that sign tokens have come or gone
+    """
 
     def __init__(  # noqa: PLR0913  (what a shard has, and whether it is a restarted one)
         self,
@@ -52,14 +59,16 @@ class Entrances:
         self._servers = LoginServers(credentials, Decoys(secret), nonce)
         self._watched: dict[str, WatchedContext] = {}
         self._watched_tokens: list[WatchedTokens] = []
+        self.when_issuers_keys_change: Callable[[], None] = _nobody
         self.of = {each.name: self._entrance(each) for each in listeners_of(config)}
 
     def look(self) -> None:
         """Read keys that have changed. Called once a second."""
         for keys in self._watched.values():
             keys.look()
-        for tokens in self._watched_tokens:
-            tokens.look()
+        have_changed = [tokens.look() for tokens in self._watched_tokens]
+        if any(have_changed):
+            self.when_issuers_keys_change()
 
     def certificates_end_ms(self) -> list[int]:
         """For each listener, in the order of the settings, the wall time when its first certificate

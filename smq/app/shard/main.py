@@ -68,6 +68,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     published = inheritance.catalog.words
     entrances = _entrances(inheritance, access)
     server = ShardServer(loop, shard, peers, take_catalog, published, timings=timings)
+    entrances.when_issuers_keys_change = server.logins.drop_withdrawn
     server.serve_syncs(syncs_fd)
     commands = ShardCommands(loop, shard, peers)
     commands.listen(inheritance.unix_listeners[shard_name(node_id)])

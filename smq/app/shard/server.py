@@ -78,7 +78,8 @@ class ShardServer:
     ) -> None:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         self._config, self._quotas_version = shard.config, shard.quotas.version
-        self._access_version = -1  # None is followed yet.
+        self._access_version, self._changed_users = -1, set[str]()  # None is followed yet.
+        shard.access.when_user_changes = self._changed_users.add
         payloads = payloads_of(shard.config, peers, monotonic_ms)
         room = self._room = TurnRoom()
         references = self._references = References(payloads, shard.topic_of, shard.config, room)
@@ -303,8 +304,8 @@ class ShardServer:
                 changed()
 
     def _follow_access(self) -> None:
-        """Answer what waits by the rights of now, and drop who has logged in with what is no longer
-        the user's password."""
+        """Answer what waits by the rights of now, and drop who has logged in with what the user's
+        password is no longer checked with."""
         access = self._shard.access
         access.refresh()
         if access.version == self._access_version:
@@ -314,8 +315,8 @@ class ShardServer:
             self._quick_turns.limits.follow(access.version)
             self._parked.look_again()
         self.polls.look_again()
-        changed, access.changed_users = access.changed_users, set()
-        self.logins.drop_changed(changed)
+        self.logins.drop_changed(self._changed_users)
+        self._changed_users.clear()
 
     def _take_settings(self, config: Config) -> None:
         """Use other settings from now on."""

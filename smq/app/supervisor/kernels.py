@@ -6,15 +6,17 @@ Apart from the composition root, since few starts need what this imports.
 import fcntl
 import gc
 import hashlib
+import logging
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from shm.kernels.base.compiler import cache_directory
+from shm.kernels.base.compiler import UNKEPT, cache_directory, keep_no_more
 from shm.kernels.base.library import SOURCES, may_use_library
+from shm.private import open_lock
 from shm.warm.client import warm_client
 from shm.warm.link import why_not_linked, why_unlinkable
 from shm.warm.reader import warm_reader
@@ -44,37 +46,57 @@ def warm_kernels() -> None:
     """
     gc.disable()
     started_ms = monotonic_ms()
-    complete = complete_mark()
-    if complete.exists():
+    if _are_complete():
         warm()
     else:
         say("compiling the kernels, once on this machine …")
-        with _alone(complete.parent):
-            if not complete.exists():  # Another process may have compiled meanwhile.
+        with _alone():
+            if not (_are_complete() or UNKEPT):  # Another process may have compiled meanwhile.
                 _compile_by_two()
             warm()
-            complete.touch()
+            _mark_complete()
         say(f"the kernels are compiled, in {(monotonic_ms() - started_ms) / 1000:.1f} s")
     gc.enable()
     if may_use_library():
         _link_meanwhile()
 
 
-@contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """A lock between compiling processes: Numba may give two versions of a kernel one file."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _are_complete() -> bool:
+    with suppress(OSError):
+        return complete_mark().exists()
+    return False
+
+
+def _mark_complete() -> None:
+    """Nothing is marked where a kernel could not be saved: the next start compiles, and says so."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        if not UNKEPT:
+            complete_mark().touch()
+    except OSError as reason:
+        keep_no_more(reason)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """A lock between compiling processes: Numba may give two versions of a kernel one file.
+
+    Who cannot lock saves nothing.
+    """
+    with ExitStack() as held:
+        try:
+            fd = open_lock(cache_directory())
+            held.callback(os.close, fd)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except OSError as reason:
+            keep_no_more(reason)
         yield
-    finally:
-        os.close(fd)
 
 
 def _compile_by_two() -> None:
     """Fill the cache with two processes. Loading compiles what they could not."""
     helper = os.fork()
     if not helper:
+        logging.disable()  # Of a cache that cannot be written, the parent says so.
         try:
             warm_rest()
             warm_client()

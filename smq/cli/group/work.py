@@ -22,7 +22,10 @@ from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace, resolve
 from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.group_protocols import assigns_partitions
+from smq.model.named_files import read_named
 from smq.wire.generated.describe_groups import DescribedGroup
+
+OFFSETS_BYTES_MAX = 64 * 1024 * 1024  # Those of a million partitions.
 
 
 class WantedReset:
@@ -78,7 +81,7 @@ def partition_count(cluster: Cluster, topic: str) -> int:
 
 def _offsets_of(path: Path) -> dict[TopicPartition, int]:
     try:
-        return read_offsets(path.read_text())
+        return read_offsets(read_named(path, OFFSETS_BYTES_MAX, may_be_passed_on=True).decode())
     except OSError as error:
         raise refusal(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:

@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 from smq.cli.client import refusal
 from smq.cli.records.raw_batches import ProducerIdentity
+from smq.model.named_files import read_named
 
 VERSION = 3
+FILE_BYTES_MAX = 64 * 1024 * 1024  # That of a topic with many partitions.
 
 
 class ClusterTopic(NamedTuple):
@@ -61,7 +63,7 @@ class State(NamedTuple):
 def read_state(path: Path, source: ClusterTopic, destination: ClusterTopic) -> State:
     """What a file says; nothing if it does not exist. Refuses the file of a different copy."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(read_named(path, FILE_BYTES_MAX))
     except FileNotFoundError:
         return State()
     except OSError as error:

@@ -16,7 +16,11 @@ from uuid import UUID
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import Act, BrokerUnavailable, ClosedUnanswered, NoSuchTopic, explained
 from smq.client.kafka.answers import only
-from smq.client.kafka.connection import ANSWER_SECONDS_MAX, KafkaConnection
+from smq.client.kafka.connection import (
+    ANSWER_SECONDS_MAX,
+    ATTEMPT_SECONDS_MIN,
+    KafkaConnection,
+)
 from smq.client.kafka.questions import METADATA, Question
 from smq.client.secure.opening import PORT_MAX, is_path
 from smq.client.secure.security import PLAINTEXT, Security
@@ -31,7 +35,6 @@ from smq.wire.generated.metadata import (
 DEADLINE_SECONDS = 30.0
 METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
-ATTEMPT_SECONDS_MIN = 0.5  # A broker gets this much time to answer, even past the deadline.
 CLOSED_SECONDS = 1.0  # A broker that ends closes connections once, or twice, and not for so long.
 SILENT_SECONDS_MAX = 5.0  # Then another broker is asked, if any will do.
 
@@ -231,8 +234,7 @@ class Cluster:
 
     def connect(self, node_id: int) -> KafkaConnection:
         """A new connection, for questions that the broker answers late."""
-        patience_s = self._patience()
-        connection = KafkaConnection(*self.address(node_id), patience_s, self.clock, self.security)
+        connection = self._opened(self.address(node_id))
         connection.wait_at_most(ANSWER_SECONDS_MAX)
         return connection
 
@@ -341,15 +343,18 @@ class Cluster:
         for address in self._connections.keys() - known:
             self._connections.pop(address).close()
 
+    def _opened(self, address: tuple[str, int], others: int = 0) -> KafkaConnection:
+        patience_s, left_s = self._patience(others), self._seconds_left()
+        return KafkaConnection(*address, patience_s, self.clock, self.security, left_s)
+
     def _connection(self, address: tuple[str, int], others: int = 0) -> KafkaConnection:
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
             if address in self._refused:
                 raise self._refused[address].with_traceback(None)
             self._silent.add(address)  # Until it answers.
-            patience_s = self._patience(others)
             try:
-                connection = KafkaConnection(*address, patience_s, self.clock, self.security)
+                connection = self._opened(address, others)
             except BrokerError as error:
                 if error.code not in PASSING and self._deadline is not None:
                     self._refused[address] = error

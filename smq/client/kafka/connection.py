@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "smq"
 CONNECT_SECONDS_MAX = 5.0
+ATTEMPT_SECONDS_MIN = 0.5  # A broker gets this much time to answer, even past a deadline.
 ANSWER_SECONDS_MAX = (
     60.0  # Above the longest that a broker holds back an answer: to a fetch or a join.
 )
@@ -64,16 +65,19 @@ _HAS_CLOSED = "it has closed the connection"
 class KafkaConnection:
     """One socket. Raises BrokerUnavailable, and is closed, if the broker does not answer in time.
 
+    `left_s`: until the deadline of who asks. A token takes of it first, which comes from elsewhere.
+
     Invariant: the broker owes exactly the answers that `_owed` names, in that order.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (where, who, and for how long)
         self,
         host: str,
         port: int,
         seconds_max: float = ANSWER_SECONDS_MAX,
         clock: Clock = SYSTEM_CLOCK,
         security: Security = PLAINTEXT,
+        left_s: float = inf,
     ) -> None:
         self.address = written(host, port)
         self._clock = clock
@@ -85,7 +89,11 @@ class KafkaConnection:
         self._last_question: Question[Any, Any] | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         # Before the broker waits: it gives who connects some seconds.
-        token = security.tokens.token(clock) if security.tokens is not None else ""
+        token, deadline_s = "", clock.monotonic_s() + left_s
+        if security.tokens is not None:
+            token = security.tokens.token(clock, max(left_s, ATTEMPT_SECONDS_MIN))
+            seconds_max = min(seconds_max, deadline_s - clock.monotonic_s())
+            seconds_max = max(seconds_max, ATTEMPT_SECONDS_MIN)
         try:
             connect_seconds = min(CONNECT_SECONDS_MAX, seconds_max)
             self.stream: Stream = connected(host, port, connect_seconds, security.socket_owner)

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 from smq.client.clock import Clock
 from smq.model.errors import PeerError
+from smq.model.named_files import read_named
+from smq.security.listener_rules import pem_text
 
 
 class Deadline(NamedTuple):
@@ -49,7 +51,7 @@ def posted(  # noqa: PLR0913, PLR0917  (what a request has)
     if parts.scheme == "https":
         import ssl  # noqa: PLC0415  (takes its time)
 
-        context = ssl.create_default_context(cafile=authorities or None)
+        context = ssl.create_default_context(cadata=_trusted(authorities))
         connection = HTTPSConnection(parts.hostname, parts.port, context=context)
     with _connected(parts.hostname, connection.port, deadline) as plain:
         sock = plain
@@ -65,6 +67,11 @@ def posted(  # noqa: PLR0913, PLR0917  (what a request has)
                 while piece := response.read1(answer_bytes_max):
                     data += piece
                 return response.status, data
+
+
+def _trusted(authorities: str) -> str | None:
+    """The certificates of a file; None: those of the system are trusted. Raises OSError."""
+    return pem_text(read_named(authorities)) if authorities else None
 
 
 def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:

@@ -7,16 +7,15 @@
 
 A name ends at the first `=`, `:` or space. A backslash at the end of a line joins the next one; it
 escapes elsewhere: \\t \\n \\r \\f, four hexadecimal digits after \\u, any other character itself.
+A letter beyond U+FFFF is two such escapes, as Java writes it: `\\ud83d\\ude00`.
 """
 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
+from smq.model.named_files import read_named
 from smq.model.setting import CLIENTS_BEGIN
-
-FILE_BYTES_MAX = 1024 * 1024
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -26,12 +25,9 @@ _PAIR = re.compile(r"((?:[^\\=:\s]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     """The properties of a file. Raises ValueError with a sentence."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+        data = read_named(path, may_be_passed_on=True)
     except (OSError, ValueError) as error:
         raise ValueError(f"the properties file {path} cannot be read: {error}") from error
-    if len(data) > FILE_BYTES_MAX:
-        raise ValueError(f"the properties file {path} has more than {FILE_BYTES_MAX} bytes")
     try:
         return parse_properties(data.decode())
     except UnicodeDecodeError as error:
@@ -81,4 +77,5 @@ def _unescaped(text: str) -> str:
             return chr(int(found[1], 16))
         return _ESCAPES.get(found[2], found[2])
 
-    return _ESCAPED.sub(meant, text)
+    units = _ESCAPED.sub(meant, text).encode("utf-16-le", "surrogatepass")
+    return units.decode("utf-16-le", "surrogatepass")  # Pairs are joined.

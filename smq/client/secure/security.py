@@ -163,12 +163,13 @@ def check_servers(
 def _named(given: Mapping[str, str], *, of_file: bool) -> dict[str, str]:
     """The properties of security by Kafka's names."""
     named = {}
-    for name, value in text_by_name("config", given).items():
+    for name, value in text_by_name("config", given, are_secret=True).items():
         kafka_name = _SAME.get(name, name)
         if kafka_name in _TAKEN:
             named[kafka_name] = value
         elif not name.startswith(_OF_JAVA) and (name.startswith(PREFIXES) or not of_file):
-            raise ValueError(f"{name} is no property that SMQ's clients know")
+            shown = name.partition("=")[0]  # What follows may be a value, put there by mistake.
+            raise ValueError(f"{shown} is no property that SMQ's clients know")
     return named
 
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from smq.client.secure.security import TlsFiles
-from smq.security.listener_rules import keys_refused, only_java_reads
+from smq.model.named_files import read_named
+from smq.security.listener_rules import keys_refused, only_java_reads, pem_text
 
-FILE_BYTES_MAX = 1024 * 1024
 _PEM = b"-----BEGIN "
 _JKS = b"\xfe\xed\xfe\xed"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -43,7 +43,7 @@ def _trusting(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusted = trusted_by(files)
     try:
-        context.load_verify_locations(cadata=trusted.decode("ascii"))
+        context.load_verify_locations(cadata=pem_text(trusted))
     except (ssl.SSLError, ValueError) as error:
         raise ValueError(f"ssl.truststore: the certificates cannot be used: {error}") from error
     return context
@@ -113,8 +113,7 @@ def _read(files: TlsFiles, name: str) -> bytes:
 
 def _content(name: str, path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX)
+        data = read_named(path)
     except OSError as error:
         raise ValueError(f"{name}: {path} cannot be read: {error}") from error
     if data.startswith(_JKS):

@@ -15,7 +15,6 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
@@ -23,6 +22,7 @@ from smq.client.clock import Clock
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable
 from smq.client.secure.exchange import Deadline, posted
 from smq.model.errors import PeerError
+from smq.model.named_files import read_named
 from smq.security.listener_rules import is_loopback
 
 USED_SHARE = 0.8  # Of a token's life. A connection ends after more of it, so the next has another.
@@ -60,17 +60,18 @@ class TokenSource:
         """A pickled copy asks for a token of its own."""
         return {**self.__dict__, "_kept": None}
 
-    def token(self, clock: Clock) -> str:
-        """A token that lasts for a while. Raises AuthenticationFailed, and BrokerUnavailable if it
-        may be had later; neither while there is one that is still good."""
+    def token(self, clock: Clock, seconds_max: float = ENDPOINT_SECONDS_MAX) -> str:
+        """A token that lasts for a while; an endpoint is waited for so long at most. Raises
+        AuthenticationFailed, and BrokerUnavailable if it may be had later; neither while there is
+        one that is still good."""
         kept, now_s = self._kept, clock.monotonic_s()
         if kept is not None and now_s < kept.used_until_s:
             return kept.token
         if kept is None or now_s >= kept.ends_s:
-            found = self._ask(clock, now_s, ENDPOINT_SECONDS_MAX)
+            found = self._ask(clock, now_s, min(seconds_max, ENDPOINT_SECONDS_MAX))
         else:
             try:
-                found = self._ask(clock, now_s, EARLY_SECONDS_MAX)
+                found = self._ask(clock, now_s, min(seconds_max, EARLY_SECONDS_MAX))
             except (AuthenticationFailed, BrokerUnavailable):
                 again_s = min(now_s + ASK_AGAIN_SECONDS, kept.ends_s)
                 found = kept._replace(used_until_s=again_s)
@@ -127,8 +128,7 @@ class TokenFile(TokenSource):
     def _fetch(self, clock: Clock, seconds_max: float) -> tuple[str, float]:
         del clock, seconds_max
         try:
-            with Path(self.path).open("rb") as file:
-                data = file.read(TOKEN_BYTES_MAX + 1)
+            data = read_named(self.path, TOKEN_BYTES_MAX)
         except OSError as error:
             raise AuthenticationFailed(f"{self._name()} cannot be read: {error}") from error
         return data.decode("ascii", "replace").strip(), 0
@@ -167,7 +167,7 @@ class TokenEndpoint(TokenSource):
             raise AuthenticationFailed(f"{self._name()} answers without end") from error
         except TimeoutError as error:
             raise BrokerUnavailable(
-                f"{self._name()} gives no whole answer in {seconds_max:g} seconds"
+                f"{self._name()} gives no whole answer in {seconds_max:.3g} seconds"
             ) from error
         except (OSError, HTTPException) as error:
             why = getattr(error, "strerror", None) or type(error).__name__

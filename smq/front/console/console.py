@@ -15,10 +15,12 @@ asked, and facts are those that the user may know (smq.front.console.sight).
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
+from weakref import WeakValueDictionary
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -38,10 +40,11 @@ from smq.front.metrics.facts import Facts
 from smq.front.rights import FREE, HttpRights, has_logged_in, rights_of, visit_of
 from smq.front.streams import small_body
 from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
-from smq.security.audit import DENIALS
-from smq.security.principals import Peer
+from smq.security.audit import DENIALS, AdminAct
+from smq.security.principals import Peer, Principal
 
 AT_ONCE = 4  # Pages that query the broker: each uses a thread, and holds records in memory.
+OF_USER_MAX = 2  # Of these: one who searches again and again leaves threads to all others.
 FIELDS_MAX = 100
 FORM_BYTES_MAX = 2 * 1024 * 1024  # A record that is typed or pasted.
 SMALL_FORM_BYTES = 4096  # What is longer is parsed in a thread: each escape takes a microsecond.
@@ -52,7 +55,7 @@ Found = TypeVar("Found")
 @dataclass(frozen=True, slots=True)
 class Console:
     """The sources of the pages. `facts` may be a moment old; `desks` has a desk for each user; with
-    None for everybody."""
+    None for everybody. `acted` tells the audit log what no API of the broker does."""
 
     facts: Callable[[], Facts]
     history: History
@@ -61,12 +64,27 @@ class Console:
     decode: Callable[[str, bytes], dict[str, Any]]
     guard: Guard
     rights: HttpRights = FREE
+    acted: Callable[[Peer, str, AdminAct], None] = lambda _peer, _api, _act: None
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(AT_ONCE))
+    of_users: WeakValueDictionary[Principal, CapacityLimiter] = field(
+        default_factory=WeakValueDictionary
+    )
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
-    async def ask(self, work: Callable[..., Found], *arguments: object) -> Found:
-        """Run a call of the desk in a thread."""
-        return await run_sync(partial(work, *arguments), limiter=self.asking)
+    async def ask(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
+        """Run a call of the desk in a thread. Of one user only so many run, or wait for a thread
+        behind those of others: its next ones wait for its own."""
+        async with self._of_user(request):
+            return await run_sync(partial(work, *arguments), limiter=self.asking)
+
+    def _of_user(self, request: Request) -> AbstractAsyncContextManager[None]:
+        if not has_logged_in(request):  # Nobody is told from anybody.
+            return nullcontext()
+        user = rights_of(request).peer.principal
+        limiter = self.of_users.get(user)
+        if limiter is None:  # Kept while anybody uses it.
+            self.of_users[user] = limiter = CapacityLimiter(OF_USER_MAX)
+        return limiter
 
     def desk(self, request: Request) -> Desk:
         """The desk of who asks."""

@@ -12,7 +12,7 @@ from smq.security.acls import AclBinding, Operation, ResourceType
 from smq.store.config_changes import ConfigChange
 
 PREVIEW_BYTES = 2048  # Of a key and of a value in a list.
-HEADERS_MAX = 100  # Of a record in a list.
+HEADERS_MAX = 100  # Of a record: those shown, and those that a search looks at.
 PARTITIONS_AT_ONCE = 64  # That one list reads; beyond, the operator selects a partition.
 NEWEST, EARLIEST = "newest", "earliest"
 
@@ -60,18 +60,28 @@ class Wanted:
         return bool(self.key or self.header or self.text)
 
 
+class PassedOver(NamedTuple):
+    """A batch whose records a search has not looked at: offsets in [base, end)."""
+
+    partition: int
+    base: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRecords:
     """Records, and how far the search got.
 
     cursor    where to continue, by partition; empty at the end
     looked    the number of records examined, and their bytes
+    beyond    batches that were passed over, since they inflate too far
     """
 
     records: Sequence[ShownRecord]
     cursor: Mapping[int, int]
     looked: int
     looked_bytes: int
+    beyond: Sequence[PassedOver] = ()
 
 
 class ShownSetting(NamedTuple):

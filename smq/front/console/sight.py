@@ -47,12 +47,16 @@ def check_sees_all(request: Request) -> None:
 
 async def allowed(ask: Callable[[list[str]], Sequence[bool]], names: Iterable[str]) -> Names:
     """Those of some names with which a user may do something. Others have their turn meanwhile."""
-    left, found = sorted(set(names)), set[str]()
+    left, found = await run_sync(_in_order, names), set[str]()
     for start in range(0, len(left), NAMES_A_TURN):
         some = left[start : start + NAMES_A_TURN]
         found |= set(compress(some, ask(some)))
         await asyncio.sleep(0)
     return frozenset(found)
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    return sorted(set(names))
 
 
 async def described(rights: Rights, names: Iterable[str]) -> Names:

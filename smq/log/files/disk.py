@@ -14,6 +14,7 @@ from smq.log.files.pieces import by_pieces
 
 PAGE_BYTES = 4096  # Of the page cache. Some systems' are larger, and are multiples.
 PIECE_BYTES = 64 * 1024  # Per step of a long file: it stays in the CPU's caches.
+AHEAD_BYTES = 128 * 1024  # Linux reads no more ahead than its window at a time: it has this much.
 SYNC_FILE_RANGE_WRITE = 2  # From <fcntl.h>, as the next ones.
 SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
 FALLOC_FL_ZERO_RANGE = 0x10
@@ -62,7 +63,8 @@ class Disk(Protocol):
         system does not tell."""
 
     def will_read(self, fd: int, length: int, at: int) -> None:
-        """Have a part of a file brought into the page cache, before it is read."""
+        """Have a part of a file brought into the page cache, before it is read. A long one takes
+        about as long as reading it."""
 
     def begin_write_back(self, fd: int, length: int) -> None:
         """Have a file's first bytes written to the disk; returns before they are."""
@@ -248,7 +250,9 @@ class OsDisk:
 
     def will_read(self, fd: int, length: int, at: int) -> None:
         """See Disk."""
-        os.posix_fadvise(fd, at, length, os.POSIX_FADV_WILLNEED)
+        for piece in by_pieces(length, AHEAD_BYTES):
+            size = piece.stop - piece.start
+            os.posix_fadvise(fd, at + piece.start, size, os.POSIX_FADV_WILLNEED)
 
     def begin_write_back(self, fd: int, length: int) -> None:
         """See Disk."""

@@ -10,7 +10,8 @@ readers that keep together share the blocks:
 
 Only a done block is used again: readers at different places do not take from each other what they
 have yet to read, or each block would be read from the disk many times. So that all find one, each
-reads less far ahead the more they are. Who finds none reads just the bytes that it wants.
+reads less far ahead the more they are. Who finds none reads just the bytes that it wants. So does
+who goes on after a long rest: its blocks would be used again before it comes the next time.
 
 A segment that several read at different places comes back into the page cache, so that the disk is
 read twice; it may be dropped again before all have read it.
@@ -29,7 +30,7 @@ from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import PAGE_BYTES, Disk
 from smq.log.files.footprint import Footprint
-from smq.log.files.salvage import salvage
+from smq.log.files.salvage import Salvaged, salvage
 from smq.log.files.segment import WalSegment
 
 BLOCK_BYTES = 2 * 1024 * 1024
@@ -39,6 +40,7 @@ BLOCKS_MIN = 2 * (2 + AHEAD_BLOCKS)  # A read may end in the block behind that w
 SKIPPED_BLOCKS_MAX = 2  # Without a record of its partitions: who skips more is another reader.
 READS_PER_SEGMENT = 2  # Past the page cache; who reads on brings it back.
 REST_LOOKS = 10  # About a second each (Log.tend): then nobody reads any more.
+ENDS_MAX = 4096  # Readers whose last read is known.
 HELD_LOOKS = 2  # Then who has a block open, or had it read ahead, is gone, or slow.
 
 Key = tuple[int, int]
@@ -66,7 +68,7 @@ class _Load(NamedTuple):
     length: int
     at: int
     keys: list[Key]
-    done: Callable[[np.ndarray], None]
+    done: Callable[[Salvaged], None]
 
 
 class PastCache:
@@ -100,6 +102,7 @@ class PastCache:
         self._free: list[np.ndarray] = []
         self._loads: list[_Load] = []
         self._looks = self._last_read = self.uses = 0
+        self._ends: OrderedDict[Key, int] = OrderedDict()  # Blocks where reads ended, the look.
         self._last_back = SPACE_UNLIMITED  # Where the segment begins that came back last.
 
     def invariants(self) -> None:
@@ -138,8 +141,17 @@ class PastCache:
                 first, last = max(at, start), min(at + length, start + BLOCK_BYTES)
                 data[first - at : last - at] = block.memory[first - start : last - start]
         self._last_read = self._looks
+        self._note_end(segment, at + length)
         self._read_ahead(segment, keys[-1][1] + BLOCK_BYTES, max(block.ahead for block in blocks))
         return data
+
+    def _note_end(self, segment: WalSegment, end: int) -> None:
+        """A reader will go on from here."""
+        key = segment.start, end - end % BLOCK_BYTES
+        self._ends[key] = self._looks
+        self._ends.move_to_end(key)
+        if len(self._ends) > ENDS_MAX:
+            self._ends.popitem(last=False)
 
     def _use(self, segment: WalSegment, key: Key, block: FileBlock) -> None:
         """Note that a read begins in a block: the reader has done with the one before."""
@@ -175,11 +187,12 @@ class PastCache:
             self._unread[key] = block
 
     def load(
-        self, segment: WalSegment, length: int, at: int, done: Callable[[np.ndarray], None]
+        self, segment: WalSegment, length: int, at: int, done: Callable[[Salvaged], None]
     ) -> None:
         """As read(), in the background; zeros for what cannot be read."""
         keys = _keys(segment, length, at)
-        if len(keys) + AHEAD_BLOCKS <= self._count // 2:
+        is_rare = self._looks > self._ends.get(keys[0], self._looks) + REST_LOOKS
+        if not is_rare and len(keys) + AHEAD_BLOCKS <= self._count // 2:
             for key in keys:
                 self._want(segment, key, AHEAD_BLOCKS)
         load = _Load(segment, length, at, keys, done)
@@ -192,26 +205,27 @@ class PastCache:
         segment, length, at = load.segment, load.length, load.at
         data = self.read(segment, length, at)
         if data is not None:
-            load.done(data)
+            load.done(Salvaged(data, 0, None))
             return
 
-        def read_plainly() -> np.ndarray:
+        def read_plainly() -> Salvaged:
             first = at - at % PAGE_BYTES
             with suppress(OSError):
                 memory = self._disk.block(-(-(at + length - first) // PAGE_BYTES) * PAGE_BYTES)
                 got = self._disk.read_past_cache(segment.path, memory, first)
                 if got >= at + length - first:
-                    return memory[at - first :][:length]
-            data = salvage(self._disk, segment.fd, length, at)[0]
+                    return Salvaged(memory[at - first :][:length], 0, None)
+            found = salvage(self._disk, segment.fd, length, at)
             with suppress(OSError):  # All of it is on the disk. Nobody else would drop its pages.
                 self._disk.drop(segment.fd, segment.end - segment.start)
-            return data
+            return found
 
-        def given(data: np.ndarray | OSError) -> None:
-            assert not isinstance(data, OSError)  # What cannot be read is zeros.
+        def given(found: Salvaged | OSError) -> None:
+            assert not isinstance(found, OSError)  # What cannot be read is zeros.
             segment.past_bytes += length
+            self._note_end(segment, at + length)
             self._bring_back(segment)
-            load.done(data)
+            load.done(found)
 
         # There are no blocks for them: these bytes alone. What cannot be read, with care.
         self._background.submit(JobLane.READS, read_plainly, given)

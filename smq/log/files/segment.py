@@ -1,8 +1,13 @@
 """A segment of the write-ahead log: one file, and the readers that need it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
+from shm.kernels.base.words import FRAME_HEADER_BYTES
+from smq.log.files.bad_pages import BadPages
+from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.filed_index import FiledIndex
 
 
@@ -38,6 +43,8 @@ class WalSegment:
     is_on_disk    it was dropped after its write-back: a sync makes it durable
     cache_fd      the descriptor that hears of failed write-backs; -1: none
     past_bytes    read past the page cache since it was dropped
+    bad_pages     of its file
+    bad_tried_ms  when frames in such pages could last not be read (monotonic); -1: never
     """
 
     start: int
@@ -53,6 +60,17 @@ class WalSegment:
     is_on_disk: bool = False
     cache_fd: int = -1
     past_bytes: int = 0
+    bad_pages: BadPages = field(default_factory=BadPages)
+    bad_tried_ms: int = -1
+
+    def count_before_unread(self, spans: np.ndarray) -> int:
+        """How many of these batches (int64 [n, 2], of this segment) lie before the first whose
+        frame has a part in a page that fails."""
+        first = (spans[:, 0] - FRAME_HEADER_BYTES - self.start) // PAGE_BYTES
+        end = -(-(spans.sum(1) - self.start) // PAGE_BYTES)
+        failing = self.bad_pages.failing()
+        is_unread = np.searchsorted(failing, end) > np.searchsorted(failing, first)
+        return int(np.argmax(is_unread)) if is_unread.any() else len(spans)
 
     @property
     def index_path(self) -> Path:

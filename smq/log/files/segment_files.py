@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import FULL, PAGE_BYTES, Disk, told
@@ -230,10 +232,9 @@ class SegmentFiles:
         return None
 
     def _make_writable(self, fd: int) -> bool:
-        """Have no write to a part of a page wait for the rest of it, where the page cache has
-        dropped what the file held before. False: it may have lost blocks. Raises OSError."""
-        size = min(PAGE_BYTES, self.segment_bytes)
-        if self.disk.read_cached(fd, size, self.segment_bytes - size) is not None:
+        """Have no write to a part of a page wait for the rest of it, where the page cache lacks
+        some of what the file held before. False: it may have lost blocks. Raises OSError."""
+        if self._is_cached(fd):
             return True
         if self.writes_ahead:  # A sync of blocks that were never written would cost more.
             self.disk.will_read(fd, self.segment_bytes, 0)
@@ -243,6 +244,19 @@ class SegmentFiles:
         except OSError as error:  # Not every file system can. Then writes wait for reads.
             return error.errno not in FULL
         return True
+
+    def _is_cached(self, fd: int) -> bool:
+        """Whether the page cache has all that was written of a file; where the system does not
+        tell, whether it has its end."""
+        size = min(PAGE_BYTES, self.segment_bytes)
+        at, cached = self.segment_bytes - size, self.disk.cached_pages(fd, self.segment_bytes)
+        if cached is not None:
+            if cached.all():
+                return True
+            at = int(np.argmin(cached)) * PAGE_BYTES
+            size = min(PAGE_BYTES, self.segment_bytes - at)
+        # What was never written, which is behind what was, is read without the disk.
+        return self.disk.read_cached(fd, size, at) is not None
 
     def _put_back(self, spare: Path | None) -> None:
         """Keep a spare that could not be used, if it still has its name: what fails last is the

@@ -13,7 +13,7 @@ import numpy as np
 from smq.log.files.background import JobLane
 from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.past_cache import PastCache
-from smq.log.files.salvage import BAD_PAGES_MAX, salvage
+from smq.log.files.salvage import BAD_PAGES_MAX, Salvaged, salvage
 from smq.log.files.segment import UnreadableSegment, UnsyncedName, WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
 
@@ -76,7 +76,10 @@ class Wal:
         if segment is None:
             return np.empty(0, np.uint8)
         length = min(length, segment.end - position)
-        return salvage(self._disk, segment.fd, length, position - segment.start)[0]
+        at = position - segment.start
+        found = salvage(self._disk, segment.fd, length, at)
+        segment.bad_pages.note(at, length, found.bad_pages)
+        return found.data
 
     def read_cached(
         self, position: int, length: int, out: np.ndarray | None = None
@@ -88,10 +91,14 @@ class Wal:
         segment = self.find(position)
         if segment is None:
             return np.empty(0, np.uint8)
-        length = min(length, segment.end - position)
-        if not segment.is_cached:
-            return self.past_cache.read(segment, length, position - segment.start, out)
-        return self._disk.read_cached(segment.fd, length, position - segment.start, out)
+        length, at = min(length, segment.end - position), position - segment.start
+        if segment.is_cached:
+            data = self._disk.read_cached(segment.fd, length, at, out)
+        else:
+            data = self.past_cache.read(segment, length, at, out)
+        if data is not None:
+            segment.bad_pages.note(at, length, ())
+        return data
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
         """As read(), in the background.
@@ -114,12 +121,13 @@ class Wal:
         segment.pins += 1
         self._loading += 1
 
-        def loaded(data: np.ndarray | OSError) -> None:
-            assert not isinstance(data, OSError)  # What cannot be read is zeros.
+        def loaded(found: Salvaged | OSError) -> None:
+            assert not isinstance(found, OSError)  # What cannot be read is zeros.
             assert segment.pins > 0
             segment.pins -= 1
             self._loading -= 1
-            done(data)
+            segment.bad_pages.note(at, length, found.bad_pages)
+            done(found.data)
             if not self._is_starting:  # What is there is loaded at once: this would be nested.
                 self._is_starting = True
                 self._start_loads(None)
@@ -128,10 +136,10 @@ class Wal:
             self.past_cache.load(segment, length, at, loaded)
             return
 
-        def read() -> np.ndarray:
+        def read() -> Salvaged:
             with suppress(OSError):  # Then the rest is read when it is needed.
                 self._disk.will_read(fd, length + READ_AHEAD_BYTES, at)
-            return salvage(self._disk, fd, length, at)[0]
+            return salvage(self._disk, fd, length, at)
 
         self._background.submit(JobLane.READS, read, loaded)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smq.model.config import Config
+from smq.model.named_files import read_named
 from smq.model.urls import hide, parts_of_url
 from smq.sealer.lake.errors import LakeError
 
@@ -75,7 +76,7 @@ class CatalogSettings(NamedTuple):
         import tomllib  # noqa: PLC0415  (seldom needed)
 
         try:
-            found = tomllib.loads(Path(self.properties).expanduser().read_text())
+            found = tomllib.loads(read_named(Path(self.properties).expanduser()).decode())
         except (OSError, ValueError) as reason:
             raise LakeError(
                 "iceberg.catalog.properties", f"{self.properties} cannot be read: {reason}"

@@ -1,12 +1,14 @@
-"""What a turn costs, without a clock: the bytes that it inflates.
+"""What a turn costs, without a clock: the bytes that it inflates, and the steps of logins.
 
 The loop may inflate as much in a turn as its Room says (smq.shard.checks); jobs of lanes are run
-between turns and do not count.
+between turns and do not count. Of connections that have not logged in it takes one step a turn, as
+each is said to last as long as all of them may: whoever comes in the same turn waits in line.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from smq.app.shard.connections.tls_socket import NEWCOMERS_NS
 from smq.shard import recompression, validation
 from smq.shard.checks import ROOM_BYTES
 from smq.wire.codec import Buffer
@@ -40,3 +42,23 @@ class Inflated:
             raise
         self._bytes += 0 if codec == Codec.NONE else len(inflated)
         return inflated
+
+
+class NewcomersSteps:
+    """Counts the steps of newcomers within `turn`. Raises AssertionError if they are too many."""
+
+    def __init__(self) -> None:
+        self._readings = 0
+
+    def now_ns(self) -> int:
+        """For SharedTurn, which reads it before and after a step."""
+        self._readings += 1
+        return self._readings * NEWCOMERS_NS
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """A turn of a shard's loop."""
+        before = self._readings
+        yield
+        steps = (self._readings - before) // 2
+        assert steps <= 1, f"a turn has taken {steps} steps of newcomers"

@@ -67,6 +67,7 @@ class SimulatedDisk(OsDisk):
         self._names = dict(self.files.names)
         self._next_file = len(self._names)
         self._opened: dict[int, int] = {}
+        self._unheard: set[int] = set()  # Descriptors that have yet to hear of a failed write-back.
         self._only_cached: dict[
             int, list[DiskOperation]
         ] = {}  # In clean pages, but not on the disk.
@@ -111,6 +112,7 @@ class SimulatedDisk(OsDisk):
 
     def close(self, fd: int) -> None:
         """See Disk."""
+        self._unheard.discard(fd)
         del self._opened[fd]
         super().close(fd)
 
@@ -165,11 +167,7 @@ class SimulatedDisk(OsDisk):
 
     def write_back(self, fd: int, length: int) -> None:  # noqa: ARG002
         """See Disk. After a failure the page cache alone has some of the bytes, in clean pages."""
-        try:
-            self._call("write_back")
-        except OSError:
-            self._lose(self._opened[fd])
-            raise
+        self._write_out("write_back", fd)
 
     def drop(self, fd: int, length: int) -> None:  # noqa: ARG002
         """See Disk."""
@@ -203,13 +201,23 @@ class SimulatedDisk(OsDisk):
     def sync(self, fd: int) -> None:
         """See Disk. Data of a failed sync may never become durable: its pages are clean now, and
         the next sync succeeds."""
+        self._write_out("sync", fd)
+        self.files.apply(DiskOperation("sync", self._opened[fd]))
+
+    def _write_out(self, method: str, fd: int) -> None:
+        """Fail if the disk does, or if it has failed another descriptor of this file meanwhile:
+        Linux tells each descriptor once (errseq_t)."""
         file = self._opened[fd]
         try:
-            self._call("sync")
+            self._call(method)
         except OSError:
             self._lose(file)
+            self._unheard |= {each for each, its in self._opened.items() if its == file}
+            self._unheard.discard(fd)
             raise
-        self.files.apply(DiskOperation("sync", file))
+        if fd in self._unheard:
+            self._unheard.discard(fd)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def _lose(self, file: int) -> None:
         """Half of the unsynced writes never become durable: only the page cache has them."""
@@ -269,6 +277,7 @@ class SimulatedDisk(OsDisk):
         for fd in self._opened:
             os.close(fd)
         self._opened.clear()
+        self._unheard.clear()
 
     def lose_power(self) -> None:
         """Keep a random subset of unsynced data, torn anywhere."""

@@ -281,6 +281,10 @@ class Network:
             listener.owner.is_touched = True
         return ours
 
+    def has_ended(self, fd: int) -> bool:
+        """Whether a socket's peer sends nothing more, and what it has sent has come."""
+        return bool(self.by_fd[fd].events() & select.EPOLLRDHUP)
+
     def unsent_bytes(self, fd: int) -> int:
         """The bytes that a socket has sent and its peer has not received."""
         sock = self.by_fd[fd]

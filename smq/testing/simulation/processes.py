@@ -54,7 +54,7 @@ from smq.shard.produce import Marks
 from smq.shard.shard import Shard
 from smq.store.store import FILE_NAME
 from smq.testing.simulation.clock import MS
-from smq.testing.simulation.cost import Inflated
+from smq.testing.simulation.cost import Inflated, NewcomersSteps
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
 from smq.testing.simulation.network import ListeningSocket, SimPoller
@@ -97,6 +97,10 @@ class SimulatedLoop(Loop):
     def unsent_bytes(self, fd: int) -> int:
         """See Loop."""
         return self._process.host.network.unsent_bytes(fd)
+
+    def has_ended(self, fd: int) -> bool:
+        """See Loop."""
+        return self._process.host.network.has_ended(fd)
 
 
 class SimProcess:
@@ -222,7 +226,7 @@ class ShardProcess(SimProcess):
     def __init__(self, host: Host, node_id: int, fuse: int | None = None) -> None:
         super().__init__(host, shard_name(node_id))
         self.fuse = fuse
-        self._inflated = Inflated()
+        self._inflated, self._newcomers = Inflated(), NewcomersSteps()
         self._hashing = SteppedLane(self.loop, lambda: self._when(JOB_MS))
         self._threads: list[SteppedSyncer | SteppedBackground | SteppedLane] = [self._hashing]
         self.inheritance = inheritance = host.inheritance
@@ -245,6 +249,7 @@ class ShardProcess(SimProcess):
             self.loop, shard, peers, self._take_catalog, words, acks, submit=self._hashing.submit
         )
         self.server.polls.looks_a_turn = 1  # A poll.
+        self.server.clients.shared.now_ns = self._newcomers.now_ns
         self._access = access
         commands = ShardCommands(self.loop, shard, peers)
         commands.listen(self.listener(self.name))
@@ -254,7 +259,7 @@ class ShardProcess(SimProcess):
 
     def turn(self) -> None:
         """See SimProcess."""
-        with self._inflated.turn():
+        with self._inflated.turn(), self._newcomers.turn():
             super().turn()
 
     def at_work(self) -> list[str]:

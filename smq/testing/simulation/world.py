@@ -25,7 +25,7 @@ from smq.testing.simulation.sdk.programs import GROUP, SdkProgram, SimSdkConsume
 from smq.testing.simulation.transactor import CommittedReader, TransactionTopics, Transactor
 
 QUIET_MS = 15_000  # Longer than any answer of a healthy broker may take.
-DAMAGED_MS = 300_000  # Sealing, for which a full log waits, meets one damaged frame an attempt.
+DAMAGED_MS = 300_000  # Sealing, for which a full log waits, waits for what cannot be read.
 HANGING_MS = 90_000  # Longer than smq.app.shard.waiting.hanging lets a transaction be open.
 REPAIR_MS = 4000  # Logs are tended once a second.
 HANG_MS = 5000
@@ -109,6 +109,9 @@ class World(Environment):
         for producer in self.producers:
             producer.stop_flooding()
 
+    def _quiet_ms(self) -> float:
+        return DAMAGED_MS if self.ledger.is_damaged else QUIET_MS
+
     def _settle(self) -> None:
         """Wait until all open requests are answered, without sending new ones.
 
@@ -119,10 +122,9 @@ class World(Environment):
             if isinstance(process, ShardProcess) and process.has_failed_for_good():
                 self.lives.kill(name)
         left = self._batches_left() + 1
-        quiet_ms = DAMAGED_MS if self.ledger.is_damaged else QUIET_MS
         while self._batches_left() < left:  # A small log makes producers slow, not stop.
             left = self._batches_left()
-            self.scheduler.let_pass(quiet_ms, until=self._is_settled)
+            self.scheduler.let_pass(self._quiet_ms(), until=self._is_settled)
         waits = [each.oldest_wait(self.clock.now_ns) for each in self._clients]
         longest_ms, whose = max(waits)
         if longest_ms > HANG_MS:
@@ -172,7 +174,7 @@ class World(Environment):
         readers, have = (self.reader, self.committed_reader), -1
         unread = [*(each.unread for each in readers), *(each.unchecked for each in self.checkers)]
         while have < (have := sum(each.count for each in readers)):  # The network may be slow.
-            self.scheduler.let_pass(QUIET_MS, until=lambda: not any(unread))
+            self.scheduler.let_pass(self._quiet_ms(), until=lambda: not any(unread))
         if self.committed_reader.unread:
             raise Broken("what is committed cannot be read")
         if self.reader.unread:

@@ -123,6 +123,7 @@ def test_a_process_that_inherits_nothing_names_no_client_and_asks_for_itself(
     assert estate.ensure("b") == {"b": None}
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing_that_was_answered(estate: Estate) -> None:
     for life in range(5):
         estate.start()

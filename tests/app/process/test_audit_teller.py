@@ -11,7 +11,8 @@ import pytest
 from smq.app.process import audit_teller
 from smq.app.process.audit_teller import LINES_MAX, AuditTeller
 from smq.model.errors import Unavailable
-from smq.security.audit import OF_ONE_MAX, Audit
+from smq.model.now import Now
+from smq.security.audit import OF_ONE_MAX, AdminAct, Audit
 from smq.security.principals import Peer, Principal
 from smq.wire.internal.messages import Audited
 from tests.front.users import Users, logins_for
@@ -76,6 +77,19 @@ def test_a_flood_of_names_has_few_lines(bench: Bench) -> None:
     for n in range(10_000):
         bench.audit.denied(BOB, "HTTP GET /filer", "READ", "TOPIC", f"filer/{n}")
     assert len(bench.tell()) == OF_ONE_MAX
+
+
+def test_an_act_waits_until_the_coordinator_has_taken_it(bench: Bench) -> None:
+    act = AdminAct("DELETE", "SESSION", "User:alice")
+    bench.audit.act(BOB, "HTTP POST /sessions", act, Now(0, 0))
+    bench.coordinator.is_away = True
+    asyncio.run(bench.teller.tell())
+    bench.coordinator.is_away = False
+    for expected in (["User:alice"], []):
+        bench.coordinator.asked.clear()
+        asyncio.run(bench.teller.tell())
+        acts = [json.loads(line) for each in bench.coordinator.asked for line in each.acts]
+        assert [each["resource"] for each in acts] == expected
 
 
 def test_lines_wait_for_a_coordinator_that_is_away(

@@ -1,5 +1,6 @@
 """Keys in each form, and those that cannot be used."""
 
+import os
 import ssl
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from smq.app.process.clock import wall_ms
 from smq.app.process.key_stores import (
+    FILE_BYTES_MAX,
     NOBODY,
     STAYS,
     TlsSettings,
@@ -202,13 +204,27 @@ def test_keys_in_the_settings_that_openssl_refuses_are_named_by_their_setting() 
         context_of(text)
 
 
+def test_a_comment_of_a_trust_store_may_have_any_letters(tmp_path: Path) -> None:
+    file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
+    trust = written(tmp_path / "ca", "# Főtanúsítvány\n".encode(), AUTHORITY.certificate)
+    context = context_of(settings(keystore_location=file, truststore_location=trust))
+    assert len(context.get_ca_certs()) == 1
+
+
 def test_a_trust_store_that_is_none_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
     trust = written(tmp_path / "ca", b"-----BEGIN CERTIFICATE-----\nnone")
     with pytest.raises(UnusableKeys, match="the certificates cannot be used"):
         context_of(settings(keystore_location=file, truststore_location=trust))
-    with pytest.raises(UnusableKeys, match="nowhere cannot be read"):
-        context_of(settings(keystore_location=file, truststore_location=tmp_path / "nowhere"))
+    os.mkfifo(tmp_path / "pipe")
+    written(tmp_path / "long", BROKER.certificate, b"\n" * FILE_BYTES_MAX)
+    for name, why in (
+        ("nowhere", "No such file"),
+        ("pipe", "it is no file, but a pipe"),
+        ("long", "it has over"),
+    ):
+        with pytest.raises(UnusableKeys, match=f"{name} cannot be read: .*{why}"):
+            context_of(settings(keystore_location=file, truststore_location=tmp_path / name))
 
 
 def test_a_changed_file_is_read_again_and_a_bad_one_leaves_the_keys(tmp_path: Path) -> None:
@@ -234,6 +250,10 @@ def test_a_changed_file_is_read_again_and_a_bad_one_leaves_the_keys(tmp_path: Pa
     assert watched.context is second
     assert [each.split(": ")[-1] for each in said[1:2]] == ["the keys have been read again"]
     assert "cannot be read" in said[2]
+    os.mkfifo(file)
+    watched.look()
+    assert watched.context is second
+    assert "it is no file, but a pipe" in said[3]
 
 
 def test_once_the_broker_has_served_keys_that_cannot_be_used_fail_handshakes(

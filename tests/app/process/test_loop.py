@@ -2,6 +2,7 @@
 
 import os
 import select
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -152,3 +153,12 @@ def test_a_wait_is_offered_first_until_what_is_due(pipe: tuple[int, int]) -> Non
     loop.run_once(10)
     for due_ns, seconds in zip(offered, (60, 10), strict=True):
         assert seconds <= (due_ns - started_ns) / 1e9 < seconds + 5
+
+
+def test_the_end_of_a_peer_is_known_though_nothing_is_read() -> None:
+    loop, (ours, theirs) = Loop(), socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"unread")
+        assert not loop.has_ended(ours.fileno())
+        theirs.shutdown(socket.SHUT_WR)
+        assert loop.has_ended(ours.fileno())

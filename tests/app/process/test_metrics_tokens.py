@@ -1,5 +1,6 @@
 """The tokens of /metrics, from the setting or from a file that changes."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,11 @@ def test_changed_tokens_are_used_and_bad_ones_are_not(tmp_path: Path) -> None:
     path.unlink()
     watched.look()
     watched.look()
+    os.mkfifo(path)
+    watched.look()
     assert watched.tokens == ("old", "new")
-    assert len(said) == 3
+    assert len(said) == 4
+    assert "it is no file, but a pipe" in said[3]
     assert all(each.endswith(f"; {STAYS}") for each in said[1:])
 
 

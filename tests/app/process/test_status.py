@@ -1,6 +1,7 @@
 """The status file: found while its broker runs, and never believed afterwards."""
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,20 @@ def test_a_written_status_is_read_with_its_cluster_block(tmp_path: Path) -> None
     assert found
     assert found[0] == status
     assert found[1].connections(1) == 3
+
+
+def test_a_status_is_its_users_alone_under_each_umask(tmp_path: Path) -> None:
+    block = ClusterBlock.create(range(1, 2), os.getpid(), 5)
+    left = tmp_path / "status.json.new"
+    left.touch()
+    left.chmod(0o666)
+    umask = os.umask(0o027)  # With filer.mode=0750.
+    try:
+        status_of(block, {}).write(tmp_path)
+    finally:
+        os.umask(umask)
+    [written] = tmp_path.iterdir()
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
 
 
 def test_a_broker_is_ready_when_all_of_it_is() -> None:

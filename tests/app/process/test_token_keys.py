@@ -1,5 +1,6 @@
 """The keys of an issuer, from a file that changes."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,19 +71,23 @@ def test_tokens_are_checked_as_the_settings_say(tmp_path: Path) -> None:
 def test_changed_keys_are_used_and_bad_ones_are_not(tmp_path: Path) -> None:
     path, said = tmp_path / "jwks.json", list[str]()
     tokens = watched(said, write_jwks(path, "rsa"))
-    tokens.look()
+    holder = tokens.tokens.holder_of(signed())
+    assert not tokens.look()
     assert said == []
     path.write_text("{}")
-    tokens.look()
+    assert not tokens.look()
     path.unlink()
-    tokens.look()
-    tokens.look()
+    assert not tokens.look()
+    assert not tokens.look()
     assert len(said) == 2
     assert "is no JWKS that can be used: it has no list `keys`" in said[0]
     assert all(each.endswith("; the keys from before stay in use") for each in said)
     assert takes(tokens, signed())
+    assert holder.is_current()
     write_jwks(path, "rsa other")
-    tokens.look()
+    assert tokens.look()
+    assert not tokens.look()
+    assert not holder.is_current()
     assert said[2].endswith("(SASL_SSL): the keys have been read again")
     assert not takes(tokens, signed())
     assert takes(tokens, signed("rsa other"))
@@ -108,13 +113,15 @@ def test_once_the_broker_has_served_a_bad_file_takes_no_token_until_it_is_good(
 
 
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    large, nothing = tmp_path / "large", tmp_path / "nothing"
+    large, nothing, pipe = (tmp_path / each for each in ("large", "nothing", "pipe"))
+    os.mkfifo(pipe)
     large.write_text(published("rsa") + " " * FILE_BYTES_MAX)
     nothing.write_bytes(b"")
     for path, why in (
         (tmp_path / "none", "cannot be read: .*No such file"),
         (tmp_path, "cannot be read: .*Is a directory"),
-        (large, f"has over {FILE_BYTES_MAX} bytes"),
+        (large, f"cannot be read: it has over {FILE_BYTES_MAX} bytes"),
+        (pipe, "cannot be read: it is no file, but a pipe"),
         (nothing, "is no JWKS that can be used: it is no JSON object"),
     ):
         with pytest.raises(UnusableTokens, match=f"{SETTING}{path} {why}"):

@@ -1,10 +1,12 @@
 """Files that are read again when they change."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from smq.app.process.watched_files import Sentences, UnusableFile, WatchedFiles
+from smq.model.named_files import read_named
 
 SENTENCES = Sentences("read again", "as before", "nobody gets in")
 
@@ -65,6 +67,25 @@ def test_a_file_that_could_not_be_read_at_a_change_is_tried_again(watching: Watc
     watched.look()
     assert watched.value == 2
     assert watching.said == ["no number; as before", "read again"]
+
+
+def test_a_file_of_another_kind_is_not_tried_again_before_it_changes(tmp_path: Path) -> None:
+    path, said, tries = tmp_path / "named", list[str](), list[Path]()
+
+    def read() -> bytes:
+        tries.append(path)
+        try:
+            return read_named(path)
+        except OSError as reason:
+            raise UnusableFile("no file") from reason
+
+    path.write_text("1")
+    watched = WatchedFiles(lambda: [path], read, SENTENCES, said.append)
+    path.unlink()
+    os.mkfifo(path)
+    for _ in range(3):
+        watched.look()
+    assert (watched.value, len(tries), said) == (b"1", 2, ["no file; as before"])
 
 
 def test_each_of_the_files_is_looked_at(watching: Watching) -> None:

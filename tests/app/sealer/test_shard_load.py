@@ -1,6 +1,6 @@
 """How busy a shard is."""
 
-from smq.app.sealer.shard_load import ShardLoad
+from smq.app.sealer.shard_load import KNOWN_MS, ShardLoad
 
 
 def seen(*reports: tuple[int, int]) -> list[bool]:
@@ -8,7 +8,7 @@ def seen(*reports: tuple[int, int]) -> list[bool]:
     load, found = ShardLoad(), list[bool]()
     for cpu_ms, now_ms in reports:
         load.see(cpu_ms, now_ms)
-        found.append(load.is_high)
+        found.append(load.is_high(now_ms))
     return found
 
 
@@ -25,3 +25,11 @@ def test_a_tenth_of_a_second_says_little() -> None:
 
 def test_a_shard_that_was_started_again_has_used_less() -> None:
     assert seen((70_000, 1_000_000), (100, 1_000_500), (600, 1_001_000)) == [False, False, True]
+
+
+def test_a_shard_that_has_stopped_is_not_busy() -> None:
+    load = ShardLoad()
+    load.see(70_000, 1_000_000)
+    load.see(70_500, 1_000_500)
+    assert load.is_high(1_000_500 + KNOWN_MS - 1)
+    assert not load.is_high(1_000_500 + KNOWN_MS)

@@ -10,6 +10,7 @@ from smq.cli.key_pairs import make_pair
 from smq.model.config import Config
 from smq.testing.credentials import UsersInMemory
 from tests.model.configs import config_of
+from tests.security.issuer import write_jwks
 from tests.security.tls_bench import make_files
 
 DAY_MS = 24 * 3600 * 1000
@@ -58,6 +59,25 @@ def test_changed_keys_are_used_for_new_connections(tmp_path: Path) -> None:
     assert context() is not before
     assert made.certificates_end_ms() == [0, 0, end_ms + 3 * DAY_MS]
     assert said == ["ssl (SSL): the keys have been read again"]
+
+
+def test_a_look_reports_keys_of_an_issuer_that_have_changed(tmp_path: Path) -> None:
+    path, told = tmp_path / "jwks.json", list[str]()
+    made = entrances(
+        [],
+        ssl_keystore_location=str(make_files(tmp_path).broker),
+        sasl_enabled_mechanisms="OAUTHBEARER",
+        sasl_oauthbearer_jwks_endpoint_url=write_jwks(path, "rsa"),
+        sasl_oauthbearer_expected_issuer="issuer",
+        sasl_oauthbearer_expected_audience="smq",
+    )
+    made.when_issuers_keys_change = lambda: told.append("changed")
+    made.look()
+    assert told == []
+    write_jwks(path, "rsa", "p-256")
+    made.look()
+    made.look()
+    assert told == ["changed"]
 
 
 def test_keys_that_cannot_be_used_are_refused(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ def test_it_takes_each_catalog_that_is_published(estate: Estate) -> None:
     assert [state.number for state in estate.partitions()] == [1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_the_next_one_goes_on_where_the_last_one_ended(estate: Estate, how: signal.Signals) -> None:
     estate.publish(topic("one"))

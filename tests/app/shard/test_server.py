@@ -147,6 +147,7 @@ def test_a_poll_whose_client_is_gone_leaves_nothing_behind(make: Make) -> None:
     assert len(writer.wait(1)) == 1
 
 
+@pytest.mark.slow
 def test_a_slow_reader_gets_its_own_bytes_while_the_ring_and_the_wal_move_on(make: Make) -> None:
     """No foreign byte: payloads are tagged by topic, the WAL is recycled as it fills."""
     bench = make(topic("mine"), topic("other", range(2, 3)))

@@ -1,11 +1,14 @@
 """When the kernels are compiled, when they are only loaded, and when they are linked."""
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
+from shm.kernels.base import compiler
 from smq.app.supervisor import kernels as module
 
 
@@ -16,6 +19,7 @@ class Cache:
         self.directory = directory
         self.done: list[str] = []
         self.said = Event()
+        self.unkept: list[str] = []
 
     def compile(self) -> None:
         self.done.append("compile")
@@ -44,6 +48,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     monkeypatch.setattr(module, "_compile_by_two", cache.compile)
     monkeypatch.setattr(module, "warm", cache.load)
     monkeypatch.setattr(module, "say", cache.say)
+    monkeypatch.setattr(module, "UNKEPT", cache.unkept)
+    monkeypatch.setattr(compiler, "UNKEPT", cache.unkept)
     return cache
 
 
@@ -90,15 +96,71 @@ def test_after_a_first_start_that_was_interrupted_the_next_one_compiles(
     assert cache.done == COMPILED
 
 
+def test_where_a_kernel_cannot_be_saved_the_next_start_compiles_and_says_so(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        cache.compile()
+        compiler.keep_no_more("a full disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_compile_by_two", full)
+        module.warm_kernels()
+    assert cache.done == COMPILED
+    cache.unkept.clear()
+    module.warm_kernels()
+    assert cache.done == COMPILED * 2
+
+
+@pytest.mark.parametrize("step", ["open_lock", "cache_directory"])
+def test_a_start_that_can_lock_or_mark_nothing_compiles_alone_and_keeps_nothing(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, step, full)
+    module.warm_kernels()
+    assert cache.done == [each for each in COMPILED if each != "compile"]
+    assert cache.unkept == ["[Errno 28] No space left on device"]
+    assert not list(cache.directory.iterdir())
+
+
+def test_a_mark_that_a_full_disk_does_not_take_stops_no_start(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "touch", full)
+    monkeypatch.setattr(module, "_compile_by_two", lambda: cache.done.append("compile"))
+    module.warm_kernels()
+    assert cache.done == COMPILED
+    assert len(cache.unkept) == 1
+
+
 def test_of_two_first_starts_one_compiles_and_the_other_waits_and_loads(cache: Cache) -> None:
     other = Thread(target=module.warm_kernels)
-    with module._alone(cache.directory):
+    with module._alone():
         other.start()
         assert cache.said.wait(10)
         assert cache.done == ["compiling the"]
         module.complete_mark().touch()
     other.join(10)
     assert cache.done == ["compiling the", "load", "the kernels", "link"]
+
+
+def test_a_reader_of_the_cache_keeps_no_start_waiting(cache: Cache) -> None:
+    reader = os.open(cache.directory, os.O_RDONLY)
+    try:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        first = Thread(target=module.warm_kernels, daemon=True)
+        first.start()
+        first.join(60)
+        assert not first.is_alive()
+    finally:
+        os.close(reader)
+    assert cache.done == COMPILED
 
 
 def test_a_machine_without_a_c_compiler_says_so_and_starts_nothing(

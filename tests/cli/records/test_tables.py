@@ -237,6 +237,7 @@ def test_a_wrong_csv_line_is_refused_with_its_number(tmp_path: Path) -> None:
             imported(tmp_path / "a.csv", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 def test_some_large_rows_do_not_make_the_others_come_one_by_one(
     tmp_path: Path, suffix: str
@@ -286,6 +287,7 @@ def test_a_small_file_of_large_rows_is_read_a_few_rows_at_a_time(tmp_path: Path)
     assert sum(size > BATCH_BYTES for size in sizes) <= 1, "only the first is too large"
 
 
+@pytest.mark.slow
 def test_rows_that_memory_cannot_hold_are_read_again_fewer_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"a": pa.array(["x" * 200_000] * 20_000)}), path, compression="zstd")

@@ -53,6 +53,7 @@ def looped(consumer: smq.Consumer, left: int, given: list[Record]) -> None:
     given += islice(consumer, left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [polled, looped])
 def test_records_of_an_interrupted_poll_come_once_and_in_order(
     client: smq.Client, topic: str, read: Callable[[smq.Consumer, int, list[Record]], None]

@@ -20,6 +20,8 @@ from smq.client.kafka import cluster as module
 from smq.client.kafka.cluster import CLOSED_SECONDS, Cluster, check
 from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.questions import METADATA
+from smq.client.secure.security import Security
+from smq.client.secure.tokens import TokenEndpoint
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.testing.credentials import UsersInMemory
 from smq.testing.stepped_clock import SteppedClock
@@ -257,6 +259,25 @@ def test_a_broker_that_accepts_and_does_not_answer_is_waited_for_until_the_deadl
             in_time(lambda: Cluster(kafka.bootstrap, deadline_seconds=0.2))
 
 
+def test_a_token_endpoint_that_is_silent_is_waited_for_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, waited = SteppedClock(), list[float]()
+
+    def silent(*asked: Any) -> tuple[int, bytes]:
+        waited.append(asked[-1].left_s())
+        clock.step(waited[-1])
+        raise TimeoutError
+
+    monkeypatch.setattr("smq.client.secure.tokens.posted", silent)
+    endpoint = TokenEndpoint("https://issuer.example/token", "a", "s3cret")
+    security = Security(None, "OAUTHBEARER", tokens=endpoint)
+    with pytest.raises(BrokerUnavailable, match=r"the token endpoint at issuer\.example gives"):
+        Cluster("127.0.0.1:1,127.0.0.1:2", 3.0, clock, security)
+    assert waited == [3.0]
+
+
+@pytest.mark.slow
 def test_a_broker_that_is_silent_is_left_for_another_that_answers(
     kafka: FakeKafka,
 ) -> None:

@@ -7,16 +7,22 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import pytest
 
 import smq
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable, ClosedUnanswered
-from smq.client.kafka.connection import BYTES_A_SECOND_MIN, KafkaConnection
+from smq.client.kafka.connection import (
+    ATTEMPT_SECONDS_MIN,
+    BYTES_A_SECOND_MIN,
+    KafkaConnection,
+)
 from smq.client.kafka.questions import ANSWER_BYTES_MAX, FETCH, FIND_COORDINATOR, METADATA
 from smq.client.producing.channel.wire_channel import WireChannel
-from smq.client.secure.security import security_of
+from smq.client.secure.security import Security, security_of
+from smq.client.secure.tokens import TokenEndpoint
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.security.credentials import ScramMechanism
 from smq.testing.credentials import UsersInMemory
@@ -293,3 +299,25 @@ def test_a_certificate_that_is_not_taken_is_a_refusal_in_each_version(
     host, _, port = kafka.bootstrap.split(",")[0].partition(":")
     with pytest.raises(AuthenticationFailed, match="ALERT"):
         KafkaConnection(host, int(port), 5, SYSTEM_CLOCK, security_of(config))
+
+
+def test_a_token_takes_its_time_of_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, waited = SteppedClock(), list[float]()
+
+    def answered(*asked: Any) -> tuple[int, bytes]:
+        waited.append(asked[-1].left_s())
+        clock.step(2.0)
+        return 200, b'{"access_token": "one"}'
+
+    def connected(_host: str, _port: int, seconds_max: float, _owner: int | None) -> None:
+        waited.append(seconds_max)
+        raise OSError("nobody is there")
+
+    monkeypatch.setattr("smq.client.secure.tokens.posted", answered)
+    monkeypatch.setattr("smq.client.kafka.connection.connected", connected)
+    endpoint = TokenEndpoint("https://issuer.example/token", "a", "s3cret")
+    security = Security(None, "OAUTHBEARER", tokens=endpoint)
+    for left_s in (3.0, 1.0):
+        with pytest.raises(BrokerUnavailable):
+            KafkaConnection("127.0.0.1", 1, left_s, clock, security, left_s)
+    assert waited == [3.0, 1.0, 1.0, ATTEMPT_SECONDS_MIN]

@@ -51,6 +51,7 @@ def quick(kafka: FakeKafka) -> Iterator[Producer]:
     opened.close(WAIT_S)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["topic_now", "channel"])
 def test_records_go_on_to_brokers_that_answer_while_another_is_asked(
     kafka: FakeKafka,
@@ -80,6 +81,7 @@ def test_records_go_on_to_brokers_that_answer_while_another_is_asked(
     silence.ends.set()
 
 
+@pytest.mark.slow
 def test_a_broker_that_falls_asleep_holds_up_its_own_records_only(
     kafka: FakeKafka, quick: Producer
 ) -> None:

@@ -5,6 +5,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,8 @@ def test_a_quick_answer_without_end_is_bounded() -> None:
         while True:
             sock.sendall(b"X: y\r\n" * 50 + OK)
 
-    for bytes_max in (10, 1000):
-        with speaking(speak) as port, pytest.raises(PeerError):
+    for bytes_max in (10, 1000):  # A piece that arrives may have more headers than there may be.
+        with speaking(speak) as port, pytest.raises((PeerError, HTTPException)):
             asked(f"http://127.0.0.1:{port}/", bytes_max=bytes_max)
 
 

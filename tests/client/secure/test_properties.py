@@ -1,15 +1,12 @@
 """Properties files are read as Java reads them, and the environment sets properties too."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from smq.client.secure.properties import (
-    FILE_BYTES_MAX,
-    parse_properties,
-    read_properties,
-    variables,
-)
+from smq.client.secure.properties import parse_properties, read_properties, variables
+from smq.model.named_files import NAMED_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -27,6 +24,9 @@ from smq.client.secure.properties import (
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
         ("a=b\\", {"a": "b"}),
         (r"a\ b\:c\=d=e", {"a b:c=d": "e"}),
+        (r"\uD83D\uDE00=x\ud83d\ude00y", {"\U0001f600": "x\U0001f600y"}),
+        (r"a=\ude00\ud83d", {"a": "\ude00\ud83d"}),
+        ("a=\U0001f600", {"a": "\U0001f600"}),
         (r"a=\u0041\t\n\"\q", {"a": 'A\t\n"q'}),
         ('j=x required \\\n  username="a" # b\\\n  ;', {"j": 'x required username="a" # b;'}),
     ],
@@ -43,9 +43,10 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) -> None:
     large, latin = tmp_path / "large", tmp_path / "latin"
-    large.write_bytes(b"#" * (FILE_BYTES_MAX + 1))
+    large.write_bytes(b"#" * (NAMED_BYTES_MAX + 1))
     latin.write_bytes("a=ü".encode("latin-1"))
-    for path in (large, latin, tmp_path / "none", tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (large, latin, tmp_path / "none", tmp_path, tmp_path / "pipe"):
         with pytest.raises(ValueError, match=str(path)):
             read_properties(path)
 

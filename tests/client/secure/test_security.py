@@ -166,6 +166,15 @@ def test_the_environment_gives_what_is_missing(tmp_path: Path) -> None:
         (SCRAM, "a login needs"),
         (ALICE | {"sasl.password": ""}, "a login needs"),
         (ALICE | {"sasl.pasword": "x"}, "sasl.pasword is no property"),
+        (ALICE | {"sasl.pasword=secret": ""}, "sasl.pasword is no property"),
+        (
+            ALICE | {"sasl.password": "secret\udce4"},
+            "sasl.password in config is text, which has no",
+        ),
+        (
+            SCRAM | {"sasl.jaas.config": 'x required password="secret\ud83d";'},
+            "sasl.jaas.config in config is text, which has no bytes",
+        ),
         (ALICE | {"acks": "all"}, "acks is no property"),
         (
             SCRAM | {"sasl.jaas.config": f'{PLAIN_MODULE} required username="a" password="b";'},
@@ -178,6 +187,13 @@ def test_the_environment_gives_what_is_missing(tmp_path: Path) -> None:
 def test_a_property_that_makes_no_sense_is_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said) as refused:
         security_of(given, NOTHING)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_variable_that_is_not_utf_8_is_refused_without_its_value() -> None:
+    environment = {"SMQ_CLIENT_SASL_PASSWORD": "secret\udce4"}
+    with pytest.raises(ValueError, match=r"sasl\.password") as refused:
+        security_of(None, environment)
     assert "secret" not in str(refused.value)
 
 

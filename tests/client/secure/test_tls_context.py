@@ -1,5 +1,6 @@
 """Keys and authorities come from PEM and PKCS12, in files and in texts."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from cryptography.x509 import load_der_x509_certificate, load_pem_x509_certifica
 
 from smq.client.secure.security import TlsFiles
 from smq.client.secure.tls_context import context_of
+from smq.model.named_files import NAMED_BYTES_MAX
 from tests.client.secure.keys import ALICE, AUTHORITY, Files, files_in, put
 
 
@@ -37,7 +39,7 @@ def trusted_names(files: TlsFiles) -> list[str]:
 
 def test_only_the_named_authority_is_trusted(files: Files) -> None:
     assert trusted_names(tls_files(truststore_location=files.authority)) == ["test"]
-    text = AUTHORITY.certificate.decode()
+    text = "# Főtanúsítvány, as certifi's bundle says.\n" + AUTHORITY.certificate.decode()
     assert trusted_names(tls_files(truststore_certificates=text)) == ["test"]
 
 
@@ -109,6 +111,16 @@ def test_a_key_that_openssl_refuses_is_named_by_its_file(tmp_path: Path, data: b
     ):
         with pytest.raises(ValueError, match=said):
             context_of(tls_files(**values))
+
+
+def test_a_pipe_and_a_store_longer_than_any_are_refused(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    large.write_bytes(AUTHORITY.certificate + b"\n" * NAMED_BYTES_MAX)
+    for path, said in ((pipe, "it is no file"), (large, "it has over")):
+        for name in ("truststore_location", "keystore_location"):
+            with pytest.raises(ValueError, match=f"{path} cannot be read: {said}"):
+                context_of(tls_files(**{name: str(path)}))
 
 
 def test_a_key_store_of_java_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:

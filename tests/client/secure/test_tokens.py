@@ -1,6 +1,7 @@
 """Where clients' tokens come from."""
 
 import json
+import os
 import pickle
 import ssl
 import threading
@@ -115,9 +116,14 @@ def test_a_file_is_read_for_each_connection(tmp_path: Path, clock: SteppedClock)
     for text in ("one", " two\n"):
         path.write_text(text)
         assert source.token(clock) == text.strip()
-    for wrong in ("", "s3cret s3cret", "s3cret\N{SNOWMAN}", "x" * (TOKEN_BYTES_MAX + 1)):
+    for wrong in ("", "s3cret s3cret", "s3cret\N{SNOWMAN}"):
         path.write_text(wrong)
         assert refusal(source, clock).endswith(f": the file {path} gives no token")
+    path.write_text("x" * (TOKEN_BYTES_MAX + 1))
+    assert f"cannot be read: it has over {TOKEN_BYTES_MAX} bytes" in refusal(source, clock)
+    path.unlink()
+    os.mkfifo(path)
+    assert "cannot be read: it is no file, but a pipe" in refusal(source, clock)
 
 
 class Issuer(HTTPServer):
@@ -271,13 +277,16 @@ def test_a_slow_endpoint_is_not_waited_for_while_there_is_a_good_token(
 
 def test_an_endpoints_certificate_is_verified(tmp_path: Path, clock: SteppedClock) -> None:
     files = make_files(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    said = "# Authorities may have names like F\N{LATIN SMALL LETTER O WITH DOUBLE ACUTE}.\n"
+    files.authority.write_bytes(said.encode() + files.authority.read_bytes())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.broker)
     with serving(context) as issuer:
         issuer.answer = 200, b'{"access_token": "one"}'
         url = f"https://localhost:{issuer.server_port}/"
         assert TokenEndpoint(url, "a", "s3cret", "", str(files.authority)).token(clock) == "one"
-        for authorities in ("", str(tmp_path / "none")):
+        for authorities in ("", str(tmp_path / "none"), str(tmp_path / "pipe")):
             with pytest.raises(BrokerUnavailable, match="does not answer") as failure:
                 TokenEndpoint(url, "a", "s3cret", "", authorities).token(clock)
             assert "s3cret" not in str(failure.value)

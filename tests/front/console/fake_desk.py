@@ -20,6 +20,7 @@ from smq.front.console.desk import (
     GroupRow,
     Move,
     NewRecord,
+    PassedOver,
     Ruling,
     ShownGroup,
     ShownRecord,
@@ -36,6 +37,7 @@ from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessF
 from smq.front.rights import FREE, HttpRights
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import AclBinding, Operation, ResourceType
+from smq.security.audit import AdminAct
 from smq.security.principals import Peer
 from smq.store.config_changes import ConfigChange
 from tests.front.asgi import Answer, call
@@ -69,6 +71,7 @@ class FakeDesk:
 
     records: list[ShownRecord] = field(default_factory=list)
     cursor: dict[int, int] = field(default_factory=dict)
+    beyond: list[PassedOver] = field(default_factory=list)
     done: list[Any] = field(default_factory=list)
     members: tuple[Any, ...] = ()
     of_broker: list[BrokerSetting] = field(default_factory=list)
@@ -78,7 +81,13 @@ class FakeDesk:
         self.done.append(wanted)
         if wanted.topic != "clicks":
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {wanted.topic}")
-        return FoundRecords(records=self.records, cursor=self.cursor, looked=7, looked_bytes=70)
+        return FoundRecords(
+            records=self.records,
+            cursor=self.cursor,
+            looked=7,
+            looked_bytes=70,
+            beyond=self.beyond,
+        )
 
     def record(self, topic: str, partition: int, offset: int) -> ShownRecord | None:
         at = (topic, partition, offset)
@@ -176,6 +185,7 @@ class Browser:
     rights: HttpRights = FREE
     asked_for: list[Peer | None] = field(default_factory=list)
     cookie: str = ""
+    acts: list[tuple[Peer, str, AdminAct]] = field(default_factory=list)
 
     def get(self, path: str, **headers: Any) -> Answer:
         """A page."""
@@ -224,8 +234,9 @@ class Browser:
         self.asked_for.append(peer)
         return self.desk
 
-    def _app(self) -> ASGIApp:
-        console = Console(
+    def console(self) -> Console:
+        """The console that it opens."""
+        return Console(
             lambda: self.facts,
             self.history,
             self._desk_of,
@@ -233,8 +244,11 @@ class Browser:
             lambda *_: self.decoded,
             Guard(TOKEN, has_rules=self.rights.has_rules),
             self.rights,
+            lambda peer, api, act: self.acts.append((peer, api, act)),
         )
-        routes = console_routes(console)
+
+    def _app(self) -> ASGIApp:
+        routes = console_routes(self.console())
         inner = Gate(Starlette(routes=routes), frozenset(), routes, self.rights)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:

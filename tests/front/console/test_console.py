@@ -1,9 +1,18 @@
 """Shared by all pages: forms, and the display of failures."""
 
-import pytest
+import asyncio
+import gc
+import threading
+from queue import SimpleQueue
 
-from smq.front.console.console import FORM_BYTES_MAX, lines_of
+import pytest
+from starlette.requests import Request
+
+from smq.front.console.console import AT_ONCE, FORM_BYTES_MAX, OF_USER_MAX, lines_of
+from smq.front.rights import give_rights
+from smq.security.principals import Peer, Principal
 from tests.front.console.fake_desk import HOSTILE, Browser
+from tests.front.users import rights_for
 
 
 def test_a_failure_is_a_page_with_its_sentence_and_status() -> None:
@@ -35,3 +44,60 @@ def test_lines_are_counted_before_they_are_cut() -> None:
     assert lines_of("a\r\nb\n", 3, "a plan") == ["a", "b", ""]
     with pytest.raises(ValueError, match="a plan has at most 2 lines"):
         lines_of("\n" * 1_000_000, 2, "a plan")
+
+
+class Threads:
+    """Work that lasts until the end; who is at work."""
+
+    def __init__(self) -> None:
+        self.at_work, self.end = list[str](), threading.Event()
+        self._begun = SimpleQueue[str]()
+
+    def work(self, name: str) -> None:
+        self.at_work.append(name)
+        self._begun.put(name)
+        assert self.end.wait(20)
+
+    async def begins(self) -> str:
+        """Who begins to work next."""
+        return await asyncio.to_thread(self._begun.get, timeout=20)
+
+
+def test_one_user_leaves_threads_to_others() -> None:
+    """12 searches of one user had all others wait for theirs."""
+    threads, rights = Threads(), rights_for()
+    console = Browser(rights=rights).console()
+
+    def asked_by(user: str) -> "asyncio.Task[None]":
+        assert rights.logins is not None
+        scope = {"type": "http"}
+        give_rights(scope, rights.logins.rights_of(Peer(Principal("User", user), "", "HTTP")))
+        return asyncio.create_task(console.ask(Request(scope), threads.work, user))
+
+    async def run() -> None:
+        tasks = [asked_by(user) for user in ["alice"] * 12 + ["bob"]]
+        begun = [await threads.begins() for _ in range(OF_USER_MAX + 1)]
+        assert sorted(begun) == ["alice", "alice", "bob"]
+        threads.end.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+        assert threads.at_work.count("alice") == 12
+
+    asyncio.run(run())
+    gc.collect()
+    assert not console.of_users, "nothing is kept of who has left"
+
+
+def test_without_users_all_threads_are_everybodys() -> None:
+    threads, console = Threads(), Browser().console()
+
+    async def run() -> None:
+        scope = {"type": "http"}
+        give_rights(scope, None)
+        asked = [console.ask(Request(scope), threads.work, "") for _ in range(AT_ONCE)]
+        tasks = [asyncio.create_task(each) for each in asked]
+        for _ in tasks:
+            await threads.begins()
+        threads.end.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+
+    asyncio.run(run())

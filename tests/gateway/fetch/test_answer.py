@@ -11,7 +11,10 @@ from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
     COUNTER_FETCHES_FROM_SEALED,
     COUNTER_SEALED_CACHE_HITS,
+    WORD_RING_START,
 )
+from smq.log.files.disk import PAGE_BYTES
+from smq.log.reading import RETRY_MS
 from smq.model.errors import ErrorCode
 from smq.shard.loans import FileRange, LentBatches
 from smq.wire.generated.fetch import (
@@ -107,6 +110,36 @@ def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench, said: An
     bench.shard.logs[0].sealing.advance(3, 8, NOW_MS)
     ask = bench.ask("Fetch", 12, fetch(wanted("u")))
     assert row(bench.read(ask.then([said]))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_unreadable_batch_is_a_storage_error_until_it_is_tried_again(
+    bench: ShardBench,
+) -> None:
+    bench.appender.append("u", 0, batch(b"x"))
+    log = bench.shard.logs[0]
+    log.words[WORD_RING_START] = log.tail  # As after a start: the ring has none of it.
+    [segment] = log.wal.segments
+    bench.appender.append("u", 0, batch(b"y"))
+    segment.bad_pages.note(0, 0, range(log.tail // PAGE_BYTES + 1))
+    segment.bad_tried_ms = log.bad_tried_ms = log.now_ms = NOW_MS
+    asked = fetch(wanted(), wanted("u", fetch_offset=1), max_wait_ms=500, min_bytes=LARGE_BYTES)
+    failed, given = rows(bench.read(bench.ask("Fetch", 12, asked)))
+    assert (failed.error_code, failed.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+    assert (given.error_code, offsets(given)) == (0, [1])
+    log.now_ms += RETRY_MS
+    assert offsets(row(bench.read(bench.ask("Fetch", 12, fetch(wanted()))))) == [0, 1, 2, 3, 4, 5]
+
+
+def test_batches_before_an_unreadable_one_are_given(bench: ShardBench) -> None:
+    bench.appender.append("t", 0, batch(bytes(3 * PAGE_BYTES)))
+    log = bench.shard.logs[0]
+    log.words[WORD_RING_START] = log.tail
+    [segment] = log.wal.segments
+    segment.bad_pages.note(0, 0, [log.tail // PAGE_BYTES - 1])
+    segment.bad_tried_ms = log.bad_tried_ms = log.now_ms = NOW_MS
+    assert offsets(row(bench.read(bench.ask("Fetch", 12, fetch(wanted()))))) == [0, 1, 2, 3, 4, 5]
+    bad = row(bench.read(bench.ask("Fetch", 12, fetch(wanted(fetch_offset=6)))))
+    assert (bad.error_code, bad.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
 
 
 def test_a_timed_out_fetch_returns_the_records_there_are(bench: ShardBench) -> None:

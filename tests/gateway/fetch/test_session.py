@@ -116,6 +116,7 @@ def test_a_wait_that_the_client_has_left_for_another_request_is_refused(bench: S
     assert refusal.error_code == 71
 
 
+@pytest.mark.slow
 def test_many_changes_at_once_are_taken_in_portions(bench: ShardBench) -> None:
     id_ = begin(bench, PARTITIONS)
     for index in range(PARTITIONS):

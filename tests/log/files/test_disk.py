@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from smq.log.files.disk import PAGE_BYTES, OsDisk, told
+from tests.log.files.wals import all_are_cached
 
 DISK = OsDisk()
 
@@ -109,6 +110,21 @@ def test_the_disk_says_which_pages_the_page_cache_has(tmp_path: Path) -> None:
         pytest.skip("this file system keeps all pages, or does not say which it has")
     shown = pages[:: mmap.PAGESIZE // PAGE_BYTES].tolist()
     assert shown == [False, False, True, False, False]
+
+
+def test_all_of_a_long_part_is_brought_into_the_page_cache(tmp_path: Path) -> None:
+    """The system took one window of it."""
+    path, size = tmp_path / "file", 24 << 20
+    path.write_bytes(bytes(size))
+    fd = DISK.open(path)
+    os.fsync(fd)
+    DISK.drop(fd, size)
+    dropped = DISK.cached_pages(fd, size)
+    if dropped is None or dropped.any():
+        pytest.skip("this file system keeps all pages, or does not say which it has")
+    DISK.will_read(fd, size, 0)
+    assert all_are_cached(DISK, fd, size)
+    DISK.close(fd)
 
 
 def test_only_whole_pieces_are_cached(tmp_path: Path) -> None:

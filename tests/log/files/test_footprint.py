@@ -14,7 +14,7 @@ from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
-from tests.log.files.wals import HeldWriteBacks, new_wal
+from tests.log.files.wals import HeldWriteBacks, all_are_cached, new_wal
 
 SIZE = 1 << 16
 RING = memoryview(np.random.default_rng(1).bytes(2 * SIZE))
@@ -187,6 +187,34 @@ def test_a_file_that_cannot_be_cleared_is_used_again_unless_it_may_have_lost_blo
     assert bytes(wal.read(9 * SIZE, SIZE)) == bytes(RING[SIZE:])
     wal.invariants()
     wal.close()
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["no syncs", "syncs"])
+def test_a_file_of_which_only_the_end_is_cached_is_made_writable_too(
+    tmp_path: Path, disk: FailingDisk, waits: bool
+) -> None:
+    wal = wal_of(tmp_path, disk)
+    wal.files.writes_ahead = waits
+    path, data = tmp_path / "1.spare", RING[:SIZE]
+    path.write_bytes(data)
+    fd = disk.open(path)
+    os.fsync(fd)
+    disk.drop(fd, SIZE)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    disk.read(fd, 1, SIZE - 1)
+    pages = disk.cached_pages(fd, SIZE)
+    if pages is None or pages[0] or not pages[-1]:
+        pytest.skip("this file system keeps all pages, or does not say which it has")
+    disk.close(fd)
+    spare = wal.files._open_spare(path)
+    assert spare is not None
+    if waits:
+        assert all_are_cached(disk, spare, SIZE)
+        assert disk.read(spare, SIZE, 0).tobytes() == bytes(data)
+    else:
+        assert not disk.read(spare, SIZE, 0).any()
+    disk.close(spare)
+    wal.files.close()
 
 
 def test_a_file_whose_syncs_are_waited_for_is_brought_back_rather_than_cleared(

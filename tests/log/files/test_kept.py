@@ -58,6 +58,7 @@ def test_sealed_segments_are_read_from_the_wal_and_count_as_free(tmp_path: Path)
     assert free_before - log.space_left <= SEGMENT_BYTES
 
 
+@pytest.mark.slow
 def test_the_oldest_goes_first_when_space_is_wanted_and_files_never_exceed_the_limit(
     tmp_path: Path,
 ) -> None:

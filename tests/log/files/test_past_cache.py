@@ -13,7 +13,13 @@ import pytest
 from smq.log.files import past_cache, wal as wal_module
 from smq.log.files.background import InlineBackground, JobLane
 from smq.log.files.disk import Disk, OsDisk, read_now
-from smq.log.files.past_cache import BLOCKS_MIN, HELD_LOOKS, REST_LOOKS
+from smq.log.files.past_cache import (
+    AHEAD_BLOCKS,
+    AHEAD_BLOCKS_MAX,
+    BLOCKS_MIN,
+    HELD_LOOKS,
+    REST_LOOKS,
+)
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
@@ -395,6 +401,51 @@ def test_ten_readers_further_apart_than_the_page_cache_read_the_disk_once_each(
     tmp_path: Path,
 ) -> None:
     assert reads_of_ten(tmp_path, SIZE, bound=3) < 10.5
+
+
+def wasted_blocks(directory: Path, readers: int, rest: int) -> float:
+    """How many blocks the disk reads for each of some slow readers, besides what they get.
+
+    They lie a segment apart, poll 4 KiB each 48 times, and rest for so many looks between.
+    """
+    disk, size, polls = CountingDisk(OsDisk()), 4096, 48
+    limits = WalLimits(SIZE, cached_bytes_max=3 * SIZE, blocks=32)
+    wal = new_wal(directory, disk, limits)
+    for i in range(20):
+        wal.write(RING, i * SIZE, (i + 1) * SIZE)
+    disk.bytes_read = 0
+    for place in range(0, polls * size, size):
+        for position in range(place, place + readers * SIZE, SIZE):
+            assert read(wal, position, size) == wanted(position, size)
+        for _ in range(rest):
+            wal.past_cache.look()
+        wal.invariants()
+    return (disk.bytes_read / readers - polls * size) / BLOCK
+
+
+@pytest.mark.parametrize("readers", [1, 3, 12])
+@pytest.mark.parametrize(
+    ("rest", "bound"),
+    [(4, AHEAD_BLOCKS_MAX), (REST_LOOKS, AHEAD_BLOCKS_MAX), (REST_LOOKS + 1, 1 + AHEAD_BLOCKS)],
+)
+def test_a_slow_reader_costs_what_is_read_ahead_at_its_beginning(
+    tmp_path: Path, readers: int, rest: int, bound: int
+) -> None:
+    assert wasted_blocks(tmp_path, readers, rest) <= bound
+
+
+def test_a_reader_that_goes_on_fast_after_a_rest_waits_twice(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal, waits = backlog(tmp_path, disk), 0
+    read(wal, 0, 4096)
+    for _ in range(REST_LOOKS + 1):
+        wal.past_cache.look()
+    for position in range(4096, 5 * SIZE, 4096):
+        waits += wal.read_cached(position, 4096) is None
+        assert read(wal, position, 4096) == wanted(position, 4096)
+        wal.invariants()
+    assert waits == 2
 
 
 def test_two_readers_at_different_places_do_not_bring_a_segment_back(

@@ -48,27 +48,30 @@ def test_all_but_the_bad_pages_is_read(  # noqa: PLR0913, PLR0917
     expected = np.frombuffer(file.read_bytes(), np.uint8).copy()
     expected[lost.start : lost.stop] = 0
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure = salvage(disk, fd, length, at)
+    data, lost_bytes, failure, bad_pages = salvage(disk, fd, length, at)
     assert (data == expected[at : at + length]).all()
     assert lost_bytes == len(lost)
+    assert list(bad_pages) == list(range(lost.start // PAGE_BYTES, -(-lost.stop // PAGE_BYTES)))
     assert failure is not None
     os.close(fd)
 
 
 def test_a_good_file_is_read_once(disk: FailingDisk, file: Path) -> None:
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure = salvage(disk, fd, SIZE, 0)
+    data, lost_bytes, failure, bad_pages = salvage(disk, fd, SIZE, 0)
     assert data.tobytes() == file.read_bytes()
     assert (lost_bytes, failure, disk.calls["read"]) == (0, None, 1)
+    assert not bad_pages
     os.close(fd)
 
 
 def test_a_dead_disk_is_given_up_after_some_pages(disk: FailingDisk, file: Path) -> None:
     disk.fail("read")
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure = salvage(disk, fd, SIZE, 0)
+    data, lost_bytes, failure, bad_pages = salvage(disk, fd, SIZE, 0)
     assert not data.any()
     assert lost_bytes == SIZE
+    assert list(bad_pages) == list(range(-(-SIZE // PAGE_BYTES)))
     assert failure is not None
     assert failure.errno == errno.EIO
     assert disk.calls["read"] < 300

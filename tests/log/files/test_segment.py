@@ -4,6 +4,11 @@ import errno
 import os
 from pathlib import Path
 
+import numpy as np
+
+from shm.kernels.base.words import FRAME_HEADER_BYTES
+from smq.log.files.bad_pages import BadPages
+from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.segment import NoSegment, WalSegment
 
 
@@ -22,3 +27,27 @@ def test_segments_are_themselves_alone() -> None:
     path = Path("log/00000000000000000000.wal")
     one, other = WalSegment(0, 4096, 3, path), WalSegment(0, 4096, 3, path)
     assert one != other
+
+
+def bad_pages(*pages: int) -> BadPages:
+    """Some of a file's."""
+    found = BadPages()
+    found.note(0, 0, pages)
+    return found
+
+
+def test_batches_are_counted_up_to_the_first_with_a_bad_page() -> None:
+    segment = WalSegment(8 * PAGE_BYTES, 16 * PAGE_BYTES, -1, Path("log/0.wal"))
+    starts = segment.start + np.arange(16) * (PAGE_BYTES // 2)
+    spans = np.stack((starts, np.full(16, PAGE_BYTES // 2)), 1) - (-FRAME_HEADER_BYTES, 0)
+    spans[:, 1] -= FRAME_HEADER_BYTES
+    assert segment.count_before_unread(spans) == 16
+    for page, count in ((0, 0), (1, 2), (5, 10), (7, 14)):
+        segment.bad_pages = bad_pages(page)
+        assert segment.count_before_unread(spans) == count
+        assert segment.count_before_unread(spans[count:]) == 0
+        assert segment.count_before_unread(spans[count + 2 :] if page < 7 else spans[:2]) > 0
+    segment.bad_pages = bad_pages(3, 6)
+    assert [segment.count_before_unread(spans[i:]) for i in (0, 6, 8, 13, 14)] == [6, 0, 4, 0, 2]
+    spans[4, 1] += 3 * PAGE_BYTES  # As one that reaches into a bad page.
+    assert segment.count_before_unread(spans[:5]) == 4

@@ -1,5 +1,6 @@
 """A WAL on a directory of the test."""
 
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -7,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from smq.log.files.background import Background, InlineBackground, JobLane
-from smq.log.files.disk import OsDisk
+from smq.log.files.disk import Disk, OsDisk
 from smq.log.files.segment_files import SegmentFiles, WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
 
-SIZE = 4096
+SIZE, DEADLINE_S = 4096, 60.0
 LIMITS = WalLimits(SIZE)
 RING = memoryview(bytearray(i % 251 for i in range(2 * SIZE)))
 
@@ -32,6 +33,15 @@ def new_wal(
 
 def names(directory: Path) -> list[str]:
     return sorted(path.suffix for path in directory.iterdir())
+
+
+def all_are_cached(disk: Disk, fd: int, size: int) -> bool:
+    """Whether the page cache gets all of a file's first bytes, before the deadline."""
+    until = time.monotonic() + DEADLINE_S
+    while (pages := disk.cached_pages(fd, size)) is not None and time.monotonic() < until:
+        if pages.all():
+            return True
+    return False
 
 
 class HeldBackground(InlineBackground):

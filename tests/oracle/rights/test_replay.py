@@ -52,6 +52,7 @@ def assert_listed(name: str, found: list[Difference]) -> None:
     assert not no_more, f"listed, but it is no difference any more: {no_more}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_principal_is_answered_as_by_apache_kafka(
     broker: SmqBroker, doors: Doors, name: str

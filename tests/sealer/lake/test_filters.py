@@ -302,6 +302,7 @@ def assert_found(lake: Lake, rows: list[dict[str, Any]], reader: Callable[[Lake]
     assert wrong == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "columns added later"])
 @pytest.mark.parametrize("reader", READERS)
 def test_every_filter_finds_what_was_sent(

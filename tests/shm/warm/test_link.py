@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from shm.kernels.base.library import FILE, MANIFEST
+from shm.private import open_lock
 from shm.warm import link as module
 from shm.warm.link import link, why_not_linked, why_unlinkable
 from tests.clients.toolchain import missing
@@ -180,6 +182,24 @@ def test_an_attempt_that_fails_leaves_its_reason_until_one_succeeds(
     assert why_not_linked() == ""
 
 
+def test_an_attempt_that_fails_on_a_full_disk_says_so_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(_: str) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        (tmp_path / "kernels.o").write_bytes(b"code")
+
+    monkeypatch.setattr(module, "machine_folder", lambda: tmp_path)
+    monkeypatch.setattr(module, "link_all", fill)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(OSError, match="too large"):
+            module._try_to_link(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert why_not_linked() == "the disk was full"
+
+
 def test_while_another_process_links_nothing_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +207,7 @@ def test_while_another_process_links_nothing_is_done(
     monkeypatch.setattr("os.nice", lambda _: None)
     monkeypatch.setattr("os.environ", {})
     monkeypatch.setattr(module, "link_all", lambda _: pytest.fail("it links"))
-    other = os.open(tmp_path, os.O_RDONLY)
+    other = open_lock(tmp_path)
     try:
         fcntl.flock(other, fcntl.LOCK_EX)
         module.main()

@@ -51,6 +51,7 @@ def many_zeros(codec: Codec) -> bytes:
     return write_batch(values, compression=codec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", COMPRESSED, ids=lambda codec: codec.name)
 @pytest.mark.parametrize("make", [tiny, zeros, many_zeros])
 def test_no_compressed_batch_holds_a_shard(codec: Codec, make: Callable[[Codec], bytes]) -> None:

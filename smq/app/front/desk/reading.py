@@ -3,18 +3,22 @@
     forward    from a place on, until it has enough records or reaches a bound; continues there
     newest     windows of offsets below the ends, newest first, each read whole; continues below
 
-If the first window does not fit into the bounds, it shrinks, down to one offset of each partition.
-That much is always read, so a search always makes progress.
+An answer has one budget. A first window that exceeds half of what is left of it shrinks, down to
+one offset of each partition. Of these at least one is always read, so a search always makes
+progress. A batch that inflates too far is passed over, and said.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from smq.app.front.desk.places import place_of
 from smq.client.client import Client
+from smq.client.consuming.batch.batch import Batch
 from smq.client.consuming.batch.chunk import Record
 from smq.client.consuming.consumer import Consumer
+from smq.client.errors import BatchTooLarge
 from smq.client.kafka.offsets import OffsetPlace
 from smq.client.names import TopicPartition
 from smq.front.console.desk import (
@@ -23,6 +27,7 @@ from smq.front.console.desk import (
     PARTITIONS_AT_ONCE,
     PREVIEW_BYTES,
     FoundRecords,
+    PassedOver,
     ShownRecord,
     Wanted,
 )
@@ -33,73 +38,146 @@ RECORDS_MAX = 200_000  # Examined for one answer.
 LOOKED_BYTES_MAX = 64 * 1024 * 1024
 POLL_S = 0.5
 SILENT_S = 10.0  # Without any record: a cold read may fetch a segment from S3.
-FETCH_BYTES = 1024 * 1024  # Per partition and fetch.
+FETCH_BYTES = (
+    2 * 1024 * 1024
+)  # A fetch, of all partitions: uncompressed, it may be 300,000 records.
 WINDOW = 1000  # The first window of a search for the newest: offsets of each partition.
 WINDOW_MAX = 64_000
 WHOLE_BYTES_MAX = 8 * 1024 * 1024  # The largest record shown on its own page, or downloaded.
+INFLATED_BYTES_MAX = 16 * 1024 * 1024  # Of a batch, and of its columns: the front holds several.
 
 _CONSUMER: dict[str, Any] = {
     "start": "earliest",
     "batch_bytes_max": FETCH_BYTES,
+    "inflated_bytes_max": INFLATED_BYTES_MAX,
     "isolation_level": "read_committed",
 }
 """Records of aborted and of open transactions are not shown."""
 
 Positions = dict[TopicPartition, int]
+Headers = Iterable[tuple[str, bytes | None]]
 
 
-class _TooMuch(Exception):
-    """A window exceeds the bounds."""
+class _Limits(NamedTuple):
+    """Where a budget ends."""
+
+    until_s: float
+    looked: int
+    looked_bytes: int
 
 
-@dataclass(slots=True)
 class _Bounds:
-    """The budget of one answer, and how much of it is used."""
+    """The budget of one answer, and how much of it is used.
 
-    clock_s: Callable[[], float]
-    until_s: float = 0.0
-    looked: int = 0
-    looked_bytes: int = 0
+    looked, looked_bytes   records examined, and their keys, values and headers, as reported
+    aside, aside_bytes     the same of windows that were given up: used, but not reported
+    """
 
-    def begin(self) -> None:
-        """Reset the usage to zero."""
-        self.until_s = self.clock_s() + SECONDS
-        self.looked = self.looked_bytes = 0
+    __slots__ = ("_clock_s", "_limits", "aside", "aside_bytes", "looked", "looked_bytes")
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self._limits = _Limits(clock_s() + SECONDS, RECORDS_MAX, LOOKED_BYTES_MAX)
+        self.looked = self.looked_bytes = self.aside = self.aside_bytes = 0
+
+    def now_s(self) -> float:
+        return self._clock_s()
 
     def add(self, record: Record) -> None:
         """Count a record against the budget."""
         self.looked += 1
         self.looked_bytes += _size(record.key) + _size(record.value)
 
-    @property
-    def are_reached(self) -> bool:
-        return (
-            self.looked >= RECORDS_MAX
-            or self.looked_bytes >= LOOKED_BYTES_MAX
-            or self.clock_s() >= self.until_s
+    def add_headers(self, headers: Headers) -> None:
+        """Count headers against the budget."""
+        self.looked_bytes += sum(len(name) + _size(value) for name, value in headers)
+
+    def counted(self, headers: Headers) -> Iterator[tuple[str, bytes | None]]:
+        """The same headers, counted as they are looked at."""
+        for each in headers:
+            self.add_headers([each])
+            yield each
+
+    def set_aside(self, looked: int, looked_bytes: int) -> None:
+        """Report no more than this, which was looked at before a window that is given up."""
+        self.aside += self.looked - looked
+        self.aside_bytes += self.looked_bytes - looked_bytes
+        self.looked, self.looked_bytes = looked, looked_bytes
+
+    def half(self) -> _Limits:
+        """Where half of what is left is used."""
+        until_s, records, size = self._limits
+        return _Limits(
+            (until_s + self._clock_s()) / 2,
+            (records + self.looked + self.aside) // 2,
+            (size + self.looked_bytes + self.aside_bytes) // 2,
         )
+
+    def are_reached(self, limits: _Limits | None = None) -> bool:
+        """Whether the budget, or a part of it, is used up."""
+        until_s, records, size = limits or self._limits
+        return (
+            self.looked + self.aside >= records
+            or self.looked_bytes + self.aside_bytes >= size
+            or self._clock_s() >= until_s
+        )
+
+
+class _Newest:
+    """The newest of the records that were added. `passed`: where those that did not fit end, by
+    partition."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.records: list[ShownRecord] = []
+        self.passed: Positions = {}
+
+    def add(self, seen: ShownRecord) -> None:
+        """Add a record."""
+        self.records.append(seen)
+        if len(self.records) >= 2 * self.limit:
+            self.cut()
+
+    def merge(self, other: "_Newest") -> None:
+        """Add all of another."""
+        for seen in other.records:
+            self.add(seen)
+        for name, end in other.passed.items():
+            self._pass(name, end)
+
+    def cut(self) -> None:
+        """Sort them, newest first, and keep as many as fit."""
+        self.records.sort(
+            key=lambda each: (each.timestamp_ms, each.partition, each.offset), reverse=True
+        )
+        for each in self.records[self.limit :]:
+            self._pass(TopicPartition(each.topic, each.partition), each.offset + 1)
+        del self.records[self.limit :]
+
+    def _pass(self, name: TopicPartition, end: int) -> None:
+        self.passed[name] = max(self.passed.get(name, 0), end)
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """One search, with one consumer."""
+    """One search, with one consumer. `beyond`: offsets of batches that inflate too far."""
 
     consumer: Consumer
     wanted: Wanted
     bounds: _Bounds
+    beyond: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
     _matches: Callable[[Record], bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_matches", matcher(self.wanted))
+        object.__setattr__(self, "_matches", matcher(self.wanted, self.bounds.counted))
 
     def forward(self, starts: Positions, ends: Positions) -> FoundRecords:
         """Records from `starts` up to `ends`, in arrival order."""
         found: list[ShownRecord] = []
         positions = dict(starts)
-        for record in self._records(positions, ends):
-            if self._matches(record):
-                found.append(seen_of(record, PREVIEW_BYTES))
-            if len(found) >= self.wanted.limit or self.bounds.are_reached:
+        for seen in self._matching(positions, ends):
+            found.append(seen)
+            if len(found) >= self.wanted.limit:
                 break
         left = {name: at for name, at in positions.items() if at < ends[name]}
         cursor = {name.partition: at for name, at in positions.items()} if left else {}
@@ -107,68 +185,112 @@ class Looking:
 
     def newest(self, firsts: Positions, ends: Positions) -> FoundRecords:
         """The newest records below `ends`, newest first."""
-        found: list[ShownRecord] = []
+        newest = _Newest(self.wanted.limit)
         highs = dict(ends)
         window = WINDOW if self.wanted.is_search else self.wanted.limit
-        while len(found) < self.wanted.limit and any(highs[x] > firsts[x] for x in highs):
+        while len(newest.records) < newest.limit and any(highs[x] > firsts[x] for x in highs):
+            is_first = highs == ends
             lows = {name: max(firsts[name], high - window) for name, high in highs.items()}
-            try:
-                found += self._window(lows, highs, is_least=window == 1)
-            except _TooMuch:
-                if highs != ends:
+            before = self.bounds.looked, self.bounds.looked_bytes
+            limits = self.bounds.half() if is_first and window > 1 else None
+            found, left = self._window(lows, highs, limits)
+            if left and window > 1:
+                read = self.bounds.looked - before[0]
+                self.bounds.set_aside(*before)
+                if not is_first:
                     break
-                window = max(1, window // 8)
-                self.bounds.begin()
+                window = min(window // 8, read // (3 * len(highs))) or 1
                 continue
-            highs = lows
+            newest.merge(found)
+            highs |= {name: self._below(name, low, firsts) for name, low in lows.items() - left}
             window = min(WINDOW_MAX, window * 2)
-            if self.bounds.are_reached:
+            if left or self.bounds.are_reached():
                 break
-        found.sort(key=lambda each: (each.timestamp_ms, each.partition, each.offset), reverse=True)
-        taken, rest = found[: self.wanted.limit], found[self.wanted.limit :]
-        for each in rest:  # A later search continues above them and finds them again.
-            name = TopicPartition(each.topic, each.partition)
-            highs[name] = max(highs[name], each.offset + 1)
+        newest.cut()
+        for name, end in newest.passed.items():  # A later search finds those above again.
+            highs[name] = max(highs[name], end)
         is_more = any(highs[name] > firsts[name] for name in highs)
         cursor = {name.partition: high for name, high in highs.items()} if is_more else {}
-        return self._found(taken, cursor)
+        return self._found(newest.records, cursor)
 
-    def _window(self, lows: Positions, highs: Positions, *, is_least: bool) -> list[ShownRecord]:
-        """All matching records of a window. Raises _TooMuch unless it has the minimum size."""
-        found = []
-        for record in self._records(dict(lows), highs):
+    def _window(
+        self, lows: Positions, highs: Positions, limits: _Limits | None
+    ) -> tuple[_Newest, set[tuple[TopicPartition, int]]]:
+        """The newest matching records of a window, and the lows of partitions that are not read
+        whole."""
+        found, positions = _Newest(self.wanted.limit), dict(lows)
+        for seen in self._matching(positions, highs, limits):
+            found.add(seen)
+        return found, {(name, lows[name]) for name, at in positions.items() if at < highs[name]}
+
+    def _below(self, name: TopicPartition, low: int, firsts: Positions) -> int:
+        """Where a window at `low` goes on below: a batch that inflates too far is left at once."""
+        starts = (first for first, end in self.beyond.get(name, {}).items() if first < low < end)
+        return max(firsts[name], next(starts, low))
+
+    def _matching(
+        self, positions: Positions, ends: Positions, limits: _Limits | None = None
+    ) -> Iterator[ShownRecord]:
+        for record in self._records(positions, ends, limits):
             if self._matches(record):
-                found.append(seen_of(record, PREVIEW_BYTES))
-            if self.bounds.are_reached and not is_least:
-                raise _TooMuch
-        return found
+                seen = seen_of(record, PREVIEW_BYTES)
+                self.bounds.add_headers(seen.headers)  # They are kept.
+                yield seen
 
-    def _records(self, positions: Positions, ends: Positions) -> Iterator[Record]:
-        """Records from `positions` up to `ends`; advances `positions`.
+    def _records(
+        self, positions: Positions, ends: Positions, limits: _Limits | None
+    ) -> Iterator[Record]:
+        """Records from `positions` up to `ends`, or to the limits; advances `positions`.
 
-        Raises BrokerError if no record arrives for SILENT_S.
+        At least one position moves. Raises BrokerError if no record arrives for SILENT_S.
         """
-        left = {name for name, at in positions.items() if at < ends[name]}
-        if not left:
-            return
-        self.consumer.assign(left)
-        for name in left:
-            self.consumer.seek(*name, positions[name])
-        heard_s = self.bounds.clock_s()
+        starts = dict(positions)
+        left = self._begin(positions, ends)
+        heard_s = self.bounds.now_s()
         while left:
-            batch = self.consumer.poll(POLL_S)
-            if batch:
-                heard_s = self.bounds.clock_s()
-            elif self.bounds.clock_s() >= heard_s + SILENT_S:
-                raise _silent(self.wanted)
+            batch = self._poll(ends)
+            heard_s = self._heard_s(batch, heard_s)
             for record in self.consumer.walk(batch, ends):
                 self.bounds.add(record)
                 positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
                 yield record
+                if self.bounds.are_reached(limits):
+                    return
             positions |= {name: self.consumer.position(*name) for name in left}
+            if positions != starts and self.bounds.are_reached(limits):
+                return  # Records of aborted transactions move positions only.
             for name in [name for name in left if positions[name] >= ends[name]]:
                 left.remove(name)
                 self.consumer.pause(*name)
+
+    def _begin(self, positions: Positions, ends: Positions) -> set[TopicPartition]:
+        """Stand at these positions; returns the partitions that are not at their ends."""
+        left = {name for name, at in positions.items() if at < ends[name]}
+        if left:
+            self.consumer.assign(left)
+        for name in left:
+            self.consumer.seek(*name, positions[name])
+        return left
+
+    def _poll(self, ends: Positions) -> Batch:
+        """The next records; none, if it passes over a batch that inflates too far."""
+        try:
+            return self.consumer.poll(POLL_S)
+        except BatchTooLarge as error:
+            name = TopicPartition(error.topic, error.partition)
+            if error.start < ends[name]:
+                self.beyond.setdefault(name, {})[error.start] = error.end
+            self.bounds.looked_bytes += INFLATED_BYTES_MAX
+            self.consumer.seek(*name, error.end)
+            return Batch([])
+
+    def _heard_s(self, batch: Batch, heard_s: float) -> float:
+        """When the last record came. Raises BrokerError if that is SILENT_S ago."""
+        now_s = self.bounds.now_s()
+        if not batch and now_s >= heard_s + SILENT_S:
+            sentence = f"{self.wanted.topic} has given no record for {SILENT_S:g} s; try again"
+            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, sentence)
+        return now_s if batch else heard_s
 
     def _found(self, records: list[ShownRecord], cursor: Mapping[int, int]) -> FoundRecords:
         return FoundRecords(
@@ -176,6 +298,11 @@ class Looking:
             cursor=cursor,
             looked=self.bounds.looked,
             looked_bytes=self.bounds.looked_bytes,
+            beyond=[
+                PassedOver(name.partition, *offsets)
+                for name, batches in sorted(self.beyond.items())
+                for offsets in sorted(batches.items())
+            ],
         )
 
 
@@ -184,10 +311,10 @@ def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float
 
     Raises ValueError, BrokerError.
     """
-    bounds = _Bounds(clock_s)
-    bounds.begin()
-    with client.consumer(**_CONSUMER) as consumer:
-        consumer.assign(_names(count, wanted))
+    bounds, names = _Bounds(clock_s), _names(count, wanted)
+    share = {"batch_bytes_max": FETCH_BYTES // max(1, len(names))}
+    with client.consumer(**_CONSUMER | share) as consumer:
+        consumer.assign(names)
         firsts, ends = consumer.find("earliest"), consumer.find("latest")
         if wanted.until:
             until = _clamped(consumer, place_of(wanted.until), firsts, ends)
@@ -211,14 +338,13 @@ def record(client: Client, name: TopicPartition, offset: int) -> ShownRecord | N
         if not consumer.find("earliest")[name] <= offset < consumer.find("latest")[name]:
             return None
         consumer.seek(*name, offset)
-        for each in consumer.read_until({name: offset + 1}):
-            return seen_of(each, WHOLE_BYTES_MAX)
+        try:
+            for each in consumer.read_until({name: offset + 1}, silence_s=SILENT_S):
+                return seen_of(each, WHOLE_BYTES_MAX)
+        except BatchTooLarge as error:
+            sentence = f"{error.fact}; the console shows none of its records, consumers read them"
+            raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE, sentence) from None
     return None
-
-
-def _silent(wanted: Wanted) -> BrokerError:
-    sentence = f"{wanted.topic} has given no record for {SILENT_S:g} s; try again"
-    return BrokerError(ErrorCode.REQUEST_TIMED_OUT, sentence)
 
 
 def _names(count: int, wanted: Wanted) -> list[TopicPartition]:
@@ -238,8 +364,11 @@ def _clamped(
     return {name: min(max(found[name], firsts[name]), ends[name]) for name in firsts}
 
 
-def matcher(wanted: Wanted) -> Callable[[Record], bool]:
-    """A predicate for wanted records. Text is compared as UTF-8, case-sensitively."""
+def matcher(wanted: Wanted, counted: Callable[[Headers], Headers]) -> Callable[[Record], bool]:
+    """A predicate for wanted records. Text is compared as UTF-8, case-sensitively.
+
+    It looks at the first HEADERS_MAX headers, through `counted`: a record may have millions.
+    """
     key, text = wanted.key.encode(), wanted.text.encode()
     name, sign, part = wanted.header.partition("=")
     needle = part.encode()
@@ -249,7 +378,7 @@ def matcher(wanted: Wanted) -> Callable[[Record], bool]:
             return False
         if name and not any(
             each == name and (not sign or needle in (value or b""))
-            for each, value in record.headers
+            for each, value in counted(islice(record.each_header(), HEADERS_MAX))
         ):
             return False
         return not text or text in bytes(record.value or b"") or text in (record.key or b"")
@@ -260,9 +389,10 @@ def matcher(wanted: Wanted) -> Callable[[Record], bool]:
 def seen_of(record: Record, bytes_max: int) -> ShownRecord:
     """A copy of a record; key, value and each header are cut to `bytes_max`."""
     key, value = record.key, record.value
+    first = [*islice(record.each_header(), HEADERS_MAX + 1)]
     headers = tuple(
         (name[:PREVIEW_BYTES], None if each is None else each[:PREVIEW_BYTES])
-        for name, each in record.headers[:HEADERS_MAX]
+        for name, each in first[:HEADERS_MAX]
     )
     return ShownRecord(
         record.topic,
@@ -274,7 +404,7 @@ def seen_of(record: Record, bytes_max: int) -> ShownRecord:
         headers,
         _size(key),
         _size(value),
-        are_headers_cut=headers != record.headers,
+        are_headers_cut=headers != tuple(first),
     )
 
 

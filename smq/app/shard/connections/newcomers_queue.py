@@ -10,6 +10,7 @@ nobody else from logging in.
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from smq.app.process.clock import monotonic_ns
 from smq.app.process.loop import Loop
 from smq.app.shard.connections.tls_socket import SharedTurn
 from smq.security.fair_queue import FairQueue
@@ -81,7 +82,8 @@ class NewcomersQueue:
     def _call(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._loop.call_later(0, self._go_on)
+            # Not due among these timers again, even if no time passes.
+            self._loop.call_at(monotonic_ns() + 1, self._go_on)
 
     def _go_on(self) -> None:
         """Resume as many as wait, until the time is spent."""

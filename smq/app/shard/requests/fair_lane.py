@@ -1,6 +1,7 @@
 """What a login needs of a thread: a password's hash, which takes milliseconds, or a user's name.
 
-One is worked at, and addresses take turns.
+One is worked at, and addresses take turns. Who has ended its side of the connection may still read
+the answer, but has gone most often: it waits behind all others.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,7 +20,13 @@ class Submit(Protocol):
     ) -> None: ...
 
 
+def _stays() -> bool:
+    return False
+
+
 class _Awaited(NamedTuple):
+    address: str
+    has_ended: Callable[[], bool]
     work: Callable[[], Any]
     done: Callable[[Any], None]
 
@@ -29,13 +36,13 @@ class FairLane:
 
     def __init__(self, submit: Submit) -> None:
         self._submit = submit
-        self._waiting = FairQueue[Hashable]()
+        self._waiting, self._ended = FairQueue[Hashable](), FairQueue[Hashable]()
         self._awaited: dict[Hashable, _Awaited] = {}  # Of those that wait.
         self._is_busy = False
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._waiting)
+        return len(self._awaited)
 
     def add(
         self,
@@ -43,21 +50,24 @@ class FairLane:
         address: str,
         work: Callable[[], Result],
         done: Callable[[Result | OSError], None],
+        has_ended: Callable[[], bool] = _stays,
     ) -> None:
-        """Do the work when it is its turn; `done` gets its result in the loop."""
+        """Do the work when it is its turn; `done` gets its result in the loop. `has_ended` says
+        whether the client has ended its side."""
         self._waiting.add(connection, address)
-        self._awaited[connection] = _Awaited(work, done)
+        self._awaited[connection] = _Awaited(address, has_ended, work, done)
         self._go_on()
 
     def forget(self, connection: Hashable) -> None:
         """It is closed: what it waits for is not done."""
         self._waiting.discard(connection)
+        self._ended.discard(connection)
         self._awaited.pop(connection, None)
 
     def _go_on(self) -> None:
-        if self._is_busy or not self._waiting:
+        if self._is_busy or not self._awaited:
             return
-        job = self._awaited.pop(self._waiting.pop())
+        job = self._awaited.pop(self._next())
         self._is_busy = True
 
         def done(result: object) -> None:
@@ -66,3 +76,11 @@ class FairLane:
             job.done(result)
 
         self._submit(job.work, done)
+
+    def _next(self) -> Hashable:
+        while self._waiting:
+            connection = self._waiting.pop()
+            if not self._awaited[connection].has_ended():
+                return connection
+            self._ended.add(connection, self._awaited[connection].address)
+        return self._ended.pop()

@@ -13,8 +13,9 @@ of the requests before it. A failure is answered late, so that passwords are not
 counted from when the token came: how long its check took cannot be seen.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
+from itertools import islice
 
 from gateway.login import Checking, Login, LoginSession, Reply
 from shm.cluster import LoginCounts
@@ -43,6 +44,7 @@ from smq.wire.generated import apis
 
 RENEWALS_NS = 1_000_000_000  # A login is renewed at most once a second, as in Kafka.
 NOTICES_NS = 60 * 1_000_000_000  # Failed logins are told of once a minute.
+LOOKS_A_TURN = 64  # At connections that a key's end may close, which takes some ten µs each.
 FRAMES_A_TURN = 4  # Of one newcomer: as many as a login has, if it sends all of them at once.
 UNIX_SOCKET, TLS = "unix socket", "TLS"  # How somebody logs in, in the audit log.
 KEY_BYTES = 2
@@ -235,10 +237,16 @@ class Logins:
         def done(answer: bytes | BrokerError | OSError) -> None:
             assert not isinstance(answer, OSError), "it does no IO"
             connection.working -= 1
-            if not connection.closed:
-                self._carry(connection, checking.then(answer), began_ns)
+            if connection.closed:
+                return
+            try:
+                reply = checking.then(answer)
+            except PeerError:
+                reply = Reply(b"", has_failed=True)
+            self._carry(connection, reply, began_ns)
 
-        self.lane.add(connection, network_of(connection.caller.host), work, done)
+        address, fd = network_of(connection.caller.host), connection.fd
+        self.lane.add(connection, address, work, done, partial(self._loop.has_ended, fd))
 
     def _carry(self, connection: Connection, reply: Reply, began_ns: int) -> None:
         if reply.has_failed:
@@ -332,6 +340,21 @@ class Logins:
                 continue
             if not session.checked.is_current():
                 connection.close()
+
+    def drop_withdrawn(self) -> None:
+        """Close connections that have logged in with a token whose key its issuer has withdrawn,
+        some in a turn: they may be all that there are."""
+        self._drop_some(iter([*self._known]))
+
+    def _drop_some(self, left: Iterator[Connection]) -> None:
+        some = [*islice(left, LOOKS_A_TURN)]
+        for connection in some:
+            session = connection.session
+            is_open = not connection.closed
+            if is_open and session is not None and not session.checked.is_current():
+                connection.close()
+        if some:
+            self._loop.call_later(0, partial(self._drop_some, left))
 
     def _expire(self, connection: Connection) -> None:
         """From now on nothing is taken but a renewal; what waits is answered."""

@@ -37,6 +37,7 @@ from shm.kernels.record.records import (
 )
 from smq.client.consuming.batch.chunk import Chunk
 
+KEYS_ESCAPED = 1 << 16  # At a time: each is an object meanwhile.
 COLUMNS_KEPT = 16  # Of each kind; the largest have a row for every seven bytes of a poll.
 
 _HEADER = pa.struct([("key", pa.string_view()), ("value", pa.binary_view())])
@@ -53,9 +54,15 @@ SCHEMA = pa.schema(
 )
 
 
-def to_table(chunks: Sequence[Chunk]) -> pa.Table:
-    """A table with a record batch for each chunk."""
-    return pa.Table.from_batches([_record_batch(_in_reach(chunk)) for chunk in chunks], SCHEMA)
+def to_table(chunks: Sequence[Chunk], names: Sequence[str] = SCHEMA.names) -> pa.Table:
+    """A table of these columns, one at least, with a record batch for each chunk.
+
+    Raises KeyError if there is no such column.
+    """
+    schema = pa.schema([SCHEMA.field(each) for each in names])
+    return pa.Table.from_batches(
+        [_record_batch(_in_reach(each), schema) for each in chunks], schema
+    )
 
 
 def are_append_times(chunks: Sequence[Chunk]) -> np.ndarray:
@@ -91,30 +98,37 @@ def _in_reach(chunk: Chunk) -> Chunk:
     return chunk.moved(chunk.memory[start:end], np.full(len(chunk.counts), -start))
 
 
-def _record_batch(chunk: Chunk) -> pa.RecordBatch:
-    columns, memory, count = chunk.columns, chunk.memory, len(chunk)
-    arrays = [
-        *_names(chunk, count),
-        _numbers(pa.int64(), columns[C_OFFSET]),
-        _numbers(SCHEMA.field("timestamp").type, columns[C_TIMESTAMP]),
-        _keys(chunk, count),
-        binary_views(memory, columns[C_VALUE_AT], columns[C_VALUE_LENGTH]),
-        _headers(chunk, count),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+def _record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [_COLUMNS[name](chunk, len(chunk)) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _names(chunk: Chunk, count: int) -> tuple[pa.Array, pa.Array]:
-    """Topic and partition of each record."""
+def _topics(chunk: Chunk, count: int) -> pa.Array:
     names = chunk.batches.names
     if len(names) == 1:
-        return _first(_one_topic, count, names[0].topic), _first(
-            _one_partition, count, names[0].partition
-        )
+        return _first(_one_topic, count, names[0].topic)
     topics = sorted({name.topic for name in names})
     indices = _by_record(chunk, [topics.index(name.topic) for name in names])
-    partitions = _by_record(chunk, [name.partition for name in names])
-    return pa.DictionaryArray.from_arrays(indices, topics), partitions
+    return pa.DictionaryArray.from_arrays(indices, topics)
+
+
+def _partitions(chunk: Chunk, count: int) -> pa.Array:
+    names = chunk.batches.names
+    if len(names) == 1:
+        return _first(_one_partition, count, names[0].partition)
+    return _by_record(chunk, [name.partition for name in names])
+
+
+def _offsets(chunk: Chunk, _: int) -> pa.Array:
+    return _numbers(pa.int64(), chunk.columns[C_OFFSET])
+
+
+def _timestamps(chunk: Chunk, _: int) -> pa.Array:
+    return _numbers(SCHEMA.field("timestamp").type, chunk.columns[C_TIMESTAMP])
+
+
+def _values(chunk: Chunk, _: int) -> pa.Array:
+    return binary_views(chunk.memory, chunk.columns[C_VALUE_AT], chunk.columns[C_VALUE_LENGTH])
 
 
 def _keys(chunk: Chunk, count: int) -> pa.Array:
@@ -185,5 +199,19 @@ def _text(memory: np.ndarray, ats: np.ndarray, lengths: np.ndarray) -> pa.Array:
     keys = binary_views(memory, ats, lengths)
     if count_utf8(memory, ats, lengths) == len(ats):
         return keys.view(pa.string_view())
-    texts = [key.decode(errors="backslashreplace") for key in keys.to_pylist()]
-    return pa.array(texts, pa.string_view())
+    texts = (
+        [key.decode(errors="backslashreplace") for key in keys[at : at + KEYS_ESCAPED].to_pylist()]
+        for at in range(0, len(keys), KEYS_ESCAPED)
+    )
+    return pa.concat_arrays([pa.array(each, pa.string_view()) for each in texts])
+
+
+_COLUMNS: dict[str, Callable[[Chunk, int], pa.Array]] = {
+    "topic": _topics,
+    "partition": _partitions,
+    "offset": _offsets,
+    "timestamp": _timestamps,
+    "key": _keys,
+    "value": _values,
+    "headers": _headers,
+}

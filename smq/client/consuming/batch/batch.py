@@ -73,15 +73,16 @@ class Batch:
         one."""
         return chain.from_iterable(map(Chunk.runs, self._lent()))
 
-    def to_arrow(self) -> "pa.Table":
-        """Columns topic, partition, offset, timestamp, key, value and headers.
+    def to_arrow(self, columns: Sequence[str] | None = None) -> "pa.Table":
+        """Columns topic, partition, offset, timestamp, key, value and headers, or those of them
+        that are named: headers cost most.
 
         Keys and values longer than 12 bytes are not copied. In a header's key, bytes that are not
-        UTF-8 become `\\xff` (`are_header_keys_text`).
+        UTF-8 become `\\xff` (`are_header_keys_text`). Raises KeyError if there is no such column.
         """
-        from smq.client.consuming.batch.arrow_out import to_table  # noqa: PLC0415  (slow)
+        from smq.client.consuming.batch.arrow_out import SCHEMA, to_table  # noqa: PLC0415  (slow)
 
-        return to_table(self._lent())
+        return to_table(self._lent(), SCHEMA.names if columns is None else columns)
 
     def are_append_times(self) -> "np.ndarray":
         """Of each row of `to_arrow`: whether its timestamp is when the broker appended it (bool).

@@ -22,7 +22,10 @@ from shm.kernels.reader.lend import F_ROW
 from shm.kernels.reader.lend_few import RECORDS_FEW
 from shm.kernels.record.records import (
     B_AT,
+    B_COUNT,
     B_END,
+    B_RECORDS_AT,
+    B_RECORDS_END,
     C_FIELDS,
     C_HEADER_COUNT,
     C_HEADERS_AT,
@@ -42,7 +45,7 @@ from smq.client.names import TopicPartition
 from smq.client.payload_formats import read_array, read_table
 from smq.client.reference import HANDLE_HEADERS_WRITTEN
 from smq.model.references import NotAHandle
-from smq.wire.inflate import ARENA_BYTES, inflate
+from smq.wire.inflate import ARENA_BYTES, HEADER_COLUMN_BYTES, RECORD_COLUMN_BYTES, inflate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +61,7 @@ class _Released:
 
 
 RELEASED = _Released()
+HEADERS_AT_ONCE = 1 << 10  # Of `each_header`: each is some 300 bytes meanwhile.
 _ONLY_HEADER = HANDLE_HEADERS_WRITTEN[1:]  # Without their count.
 
 Found = TypeVar("Found")
@@ -67,7 +71,7 @@ Places = tuple[list[int], list[int]]
 
 class CutStop(Enum):
     """Why cutting stopped before the end: the next batch is malformed or inflates beyond the limit,
-    or this poll has inflated enough."""
+    itself or its columns, or this poll has inflated enough."""
 
     MALFORMED = 0
     FULL = 1
@@ -75,8 +79,9 @@ class CutStop(Enum):
 
 
 class PollRoom:
-    """How much a poll may still inflate. A batch may inflate to `bytes_max`; the poll ends with the
-    batch that brings all its records and their columns to so much."""
+    """How much a poll may still inflate. A batch may inflate to `bytes_max`, and so may the columns
+    of its records, and those of its headers; the poll ends with the batch that brings all of these
+    to so much."""
 
     __slots__ = ("bytes_max", "left", "stop")
 
@@ -90,7 +95,8 @@ class PollRoom:
 
     def take(self, chunk: "Chunk") -> None:
         """Count what is inflated now."""
-        self.left -= chunk.memory.nbytes + chunk.columns.nbytes
+        headers = int(chunk.columns[C_HEADER_COUNT].sum())  # Their columns are made when used.
+        self.left -= chunk.memory.nbytes + chunk.columns.nbytes + HEADER_COLUMN_BYTES * headers
 
 
 class PlacedBatches(NamedTuple):
@@ -141,6 +147,10 @@ class Record(_Place):
     def headers(self) -> Headers:
         """Keys and values. A key that is not UTF-8 encodes back with `surrogateescape`."""
         return self.chunk.headers_of(self.row)
+
+    def each_header(self) -> Iterator[tuple[str, bytes | None]]:
+        """The same, one after the other: a batch of a few kilobytes may have millions."""
+        return self.chunk.each_header(self.row)
 
     @property
     def payload(self) -> "Payload | None":
@@ -288,14 +298,16 @@ class Chunk:
         if count == 0:
             return ()
         headers, first = self.headers, int(self.columns[C_HEADERS_FIRST, row])
-        places = headers[:, first : first + count].T.tolist()
-        return tuple(
-            (
-                str(view[key_at : key_at + key_length], "utf-8", "surrogateescape"),
-                None if length < 0 else bytes(view[at : at + length]),
-            )
-            for key_at, key_length, at, length in places
-        )
+        return _headers_at(view, headers[:, first : first + count])
+
+    def each_header(self, row: int) -> Iterator[tuple[str, bytes | None]]:
+        """The headers of a record, some made at a time."""
+        view, count = self.view[:], int(self.columns[C_HEADER_COUNT, row])
+        for at in range(0, count, HEADERS_AT_ONCE):
+            view, headers = self.view[:], self.headers  # These say where the first is.
+            first = int(self.columns[C_HEADERS_FIRST, row])
+            end = first + min(at + HEADERS_AT_ONCE, count)
+            yield from _headers_at(view, headers[:, first + at : end])
 
     def payload_of(self, row: int, value: memoryview | None) -> "Payload | None":
         """The payload of a record with this value."""
@@ -311,6 +323,12 @@ class Chunk:
             return False
         at = self.columns.item(C_HEADERS_AT, row)
         return self.view[at : at + len(_ONLY_HEADER)] == _ONLY_HEADER
+
+    def up_to(self, count: int) -> "Chunk":
+        """The records of the first batches."""
+        batches = self.batches._replace(facts=self.batches.facts[:, :count])
+        counts = self.counts[:count]
+        return Chunk(batches, self.columns[:, : int(counts.sum())].copy(), counts)
 
     def copy(self) -> "Chunk":
         """The same records over memory of their own."""
@@ -330,6 +348,16 @@ class Chunk:
         chunk = Chunk(self.batches._replace(memory=memory, is_lent=False), columns, self.counts)
         chunk.payloads = self.payloads
         return chunk
+
+
+def _headers_at(view: memoryview, places: np.ndarray) -> Headers:
+    return tuple(
+        (
+            str(view[key_at : key_at + key_length], "utf-8", "surrogateescape"),
+            None if length < 0 else bytes(view[at : at + length]),
+        )
+        for key_at, key_length, at, length in places.T.tolist()
+    )
 
 
 def cut(batches: PlacedBatches, room: PollRoom) -> tuple[list[Chunk], int]:
@@ -363,15 +391,33 @@ def _inflated_run(
     """The records of the first of some compressed batches, and the end of these batches: behind
     the chunk's if it had to stop."""
     memory, facts, names, _ = batches
+    records = np.maximum(facts[B_COUNT, first:end], 0).cumsum()
+    end = first + max(1, _fitting(RECORD_COLUMN_BYTES * records, room.left))
     arena_bytes = min(ARENA_BYTES, room.left)
     memory, run, is_beyond = inflate(memory, facts[:, first:end], room.bytes_max, arena_bytes)
     end = first + run.shape[1]
-    records = records_announced(run)
-    chunk = _cut_run(PlacedBatches(memory, run, names, is_lent=False), 0, run.shape[1], records)
+    announced = records_announced(run)
+    if RECORD_COLUMN_BYTES * announced > room.bytes_max:
+        # The first fills the room alone. Without room for its records it is malformed.
+        run, end = run[:, :1], first + 1
+        run[B_RECORDS_END] = run[B_RECORDS_AT]
+        announced, is_beyond = 0, True
+    chunk = _cut_run(PlacedBatches(memory, run, names, is_lent=False), 0, run.shape[1], announced)
+    is_beyond = is_beyond and len(chunk.counts) == run.shape[1] - 1
+    headers = np.concatenate([[0], chunk.columns[C_HEADER_COUNT].cumsum()])[chunk.counts.cumsum()]
+    good = _fitting(HEADER_COLUMN_BYTES * headers, room.bytes_max)
+    if good < len(chunk.counts):
+        chunk, is_beyond = chunk.up_to(good), good == 0
+        end = max(first + 1, first + good)
     room.take(chunk)
-    if is_beyond and len(chunk.counts) == run.shape[1] - 1:
+    if is_beyond:
         room.stop = CutStop.BEYOND
     return chunk, end
+
+
+def _fitting(sums: np.ndarray, bytes_max: int) -> int:
+    """How many of these sums of bytes are within the limit."""
+    return int(np.searchsorted(sums, bytes_max, "right"))
 
 
 def _cut_run(batches: PlacedBatches, first: int, end: int, records: int) -> Chunk:

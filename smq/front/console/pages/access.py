@@ -15,6 +15,7 @@ from smq.front.rights import rights_of, visit_of
 from smq.front.sessions import BrowserSession
 from smq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType, described
 from smq.security.addresses import is_address, written
+from smq.security.audit import AdminAct
 
 ROWS_A_PAGE = 100
 DENIALS_MAX = 500
@@ -48,7 +49,7 @@ def _pages(console: Console) -> list[Route]:
     async def users(request: Request) -> Response:
         check_cluster(request, Operation.DESCRIBE)
         part = request.query_params.get("q", "")
-        found = await console.ask(console.desk(request).users)
+        found = await console.ask(request, console.desk(request).users)
         rows = [each for each in found if part in each.name]
         values = {"title": "Users", "here": "/users", "q": part}
         return page_of(request, "users.html", values | paged(rows, ROWS_A_PAGE, request))
@@ -63,7 +64,7 @@ def _pages(console: Console) -> list[Route]:
 
     async def denied(request: Request) -> Response:
         check_cluster(request, Operation.ALTER)
-        rows = await console.ask(console.desk(request).denials, DENIALS_MAX)
+        rows = await console.ask(request, console.desk(request).denials, DENIALS_MAX)
         values = {"title": "Denied", "here": "/denied"}
         return page_of(request, "denied.html", values | paged(rows, ROWS_A_PAGE, request))
 
@@ -83,8 +84,10 @@ async def _rules(console: Console, request: Request) -> Response:
     if asked["name"]:
         check_cluster(request, Operation.DESCRIBE_CONFIGS)
         kind, operation = KINDS[asked["kind"]], Operation[asked["operation"]]
-        rulings = await console.ask(desk.rulings, operation, kind, asked["name"], asked["host"])
-    found = await console.ask(desk.rules, kind, asked["name"])
+        rulings = await console.ask(
+            request, desk.rulings, operation, kind, asked["name"], asked["host"]
+        )
+    found = await console.ask(request, desk.rules, kind, asked["name"])
     values: dict[str, Any] = {"title": "Access rules", "here": "/rules", "asked": asked}
     values |= {"rulings": rulings, "kinds": [*KINDS], "operations": OPERATIONS}
     rows = paged(found, ROWS_A_PAGE, request)
@@ -98,7 +101,7 @@ def _actions(console: Console) -> list[Route]:
         name = form.get("user", "")
         if not name or form.get("confirm") != name:
             raise ValueError("nothing was deleted: type the user's name twice")
-        await console.ask(console.desk(request).delete_user, name)
+        await console.ask(request, console.desk(request).delete_user, name)
         return gone_to("/users")
 
     async def end_session(request: Request) -> Response:
@@ -107,7 +110,11 @@ def _actions(console: Console) -> list[Route]:
         found = [each for each in _visible(console, request) if each.number == number]
         if not found:
             raise ValueError("there is no such session any more")
-        console.rights.sessions.end(found[0])
+        ended, rights = found[0], rights_of(request)
+        console.rights.sessions.end(ended)
+        if ended.principal != rights.peer.principal:  # One's own end as often as one likes.
+            act = AdminAct("DELETE", "SESSION", str(ended.principal), detail=f"from {ended.host}")
+            console.acted(rights.peer, rights.api, act)
         return gone_to("/sessions")
 
     return [

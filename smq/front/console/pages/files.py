@@ -14,6 +14,7 @@ from smq.front.console.console import Console, page_of
 from smq.front.console.desk import ShownReference
 from smq.front.files import check_list
 from smq.front.rights import check_topic, resource_of, rights_of
+from smq.model.errors import StoreError
 from smq.security.acls import Operation
 
 ROWS_A_PAGE = 100  # Each row that is a folder costs a list request.
@@ -53,14 +54,14 @@ def file_routes(console: Console) -> list[Route]:
     """The routes."""
 
     async def _references(request: Request, payload: str) -> list[ShownReference]:
-        found = await console.ask(console.desk(request).references, payload)
+        found = await console.ask(request, console.desk(request).references, payload)
         rights = rights_of(request)
         return [each for each in found if rights.topic(Operation.READ, each.topic)]
 
     async def folder(request: Request) -> Response:
         prefix, after = (_key(request, name) for name in ("in", "after"))
         check_list(request, prefix)
-        found = await console.ask(listing, console.store, prefix, after)
+        found = await console.ask(request, listing, console.store, prefix, after)
         more = f"?{urlencode({'in': prefix, 'after': found.after})}" if found.after else ""
         where = {"crumbs": list(crumbs(prefix)), "rows": found.rows, "is_first": not after}
         return page_of(
@@ -69,9 +70,12 @@ def file_routes(console: Console) -> list[Route]:
 
     async def one(request: Request) -> Response:
         key = _key(request, "key")
-        checked_key(key)
+        try:
+            checked_key(key)
+        except StoreError as reason:
+            raise ValueError(str(reason)) from reason
         check_topic(request, Operation.READ, resource_of(key))
-        facts = await console.ask(console.store.head, key)
+        facts = await console.ask(request, console.store.head, key)
         payload = _PAYLOAD.fullmatch(key)
         named_by = await _references(request, payload["id"]) if payload else []
         folder_key, slash, name = key.rpartition("/")

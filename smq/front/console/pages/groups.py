@@ -30,7 +30,7 @@ def group_routes(console: Console) -> list[Route]:
 
 def _pages(console: Console) -> list[Route]:
     async def groups(request: Request) -> Response:
-        listed = await console.ask(console.desk(request).groups)
+        listed = await console.ask(request, console.desk(request).groups)
         facts = await console.look(request)
         part, lags = request.query_params.get("q", ""), lags_of(facts.offsets)
         rows = [
@@ -44,7 +44,10 @@ def _pages(console: Console) -> list[Route]:
     async def group(request: Request) -> Response:
         name = request.query_params.get("group", "")
         check(request, Operation.DESCRIBE, ResourceType.GROUP, name)
-        found, rights = await console.ask(console.desk(request).group, name), rights_of(request)
+        found, rights = (
+            await console.ask(request, console.desk(request).group, name),
+            rights_of(request),
+        )
         assigned = (topic for each in found.members for topic, _ in each.partitions)
         seen = _of_topics(found, await described(rights, assigned))
         facts = await console.look(request)
@@ -61,10 +64,10 @@ def _actions(console: Console) -> list[Route]:
         name = form.get("group", "")
         if form.get("do") == "commit":
             moves = moves_of(form.get("plan", ""))
-            await console.ask(console.desk(request).reset, name, moves)
+            await console.ask(request, console.desk(request).reset, name, moves)
             return told(f"{len(moves)} offsets of {name} were reset.")
         topic, place = form.get("topic", "").strip(), form.get("place", "").strip()
-        moves = await console.ask(console.desk(request).moves, name, topic, place)
+        moves = await console.ask(request, console.desk(request).moves, name, topic, place)
         if len(moves) > MOVES_MAX:
             raise ValueError(f"a reset moves at most {MOVES_MAX} partitions; name a topic")
         return page_of(
@@ -76,7 +79,7 @@ def _actions(console: Console) -> list[Route]:
         name = form.get("group", "")
         if form.get("confirm") != name:
             raise ValueError(f"nothing was deleted: type {name} to confirm")
-        await console.ask(console.desk(request).delete_group, name)
+        await console.ask(request, console.desk(request).delete_group, name)
         return gone_to("/groups")
 
     return [

@@ -12,12 +12,11 @@ from smq.front.console.console import Console, form_of
 from smq.front.console.templates import render
 from smq.front.cookies import START, own_place, session_id_of, set_session
 from smq.front.gate import Page
-from smq.front.logins import Asking, HttpLogins, LoggedIn, LoginRefused
+from smq.front.logins import FORM_BYTES_MAX, Asking, HttpLogins, LoggedIn, LoginRefused
 from smq.front.rights import LOGIN_PATH, LOGOUT_PATH, visit_of
 from smq.front.turns import standing_of
 from smq.security.listener_rules import is_loopback
 
-FORM_BYTES_MAX = 80 * 1024  # A token has 64 KiB at most.
 NO_USERS = "without authorizer.class.name there are no users here"
 
 

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from smq.front.console.console import Console, form_of, lines_of, page_of, told
 from smq.front.console.desk import (
+    HEADERS_MAX as SHOWN_HEADERS_MAX,
     NEWEST,
     PREVIEW_BYTES,
     FoundRecords,
@@ -39,7 +40,7 @@ def message_routes(console: Console) -> list[Route]:
     async def messages(request: Request) -> Response:
         wanted = wanted_of(request.path_params["topic"], request.query_params)
         check(request, Operation.READ, ResourceType.TOPIC, wanted.topic)
-        found = await console.ask(console.desk(request).read, wanted)
+        found = await console.ask(request, console.desk(request).read, wanted)
         if request.query_params.get("as") == "ndjson":
             return _download(f"{wanted.topic}.ndjson", b"".join(map(_line, found.records)))
         return page_of(request, "messages.html", _values(wanted, found, request.query_params))
@@ -48,7 +49,7 @@ def message_routes(console: Console) -> list[Route]:
         seen = await _record_of(console, request)
         values = {"title": f"{seen.topic} {seen.partition}:{seen.offset}", "here": "/topics"}
         name = "record_part.html" if request.query_params.get("part") else "record.html"
-        return page_of(request, name, values | await _details(console, seen))
+        return page_of(request, name, values | await _details(console, request, seen))
 
     async def value(request: Request) -> Response:
         seen = await _record_of(console, request)
@@ -57,7 +58,7 @@ def message_routes(console: Console) -> list[Route]:
 
     async def produce(request: Request) -> Response:
         made = new_record(request.path_params["topic"], await form_of(request))
-        partition, offset = await console.ask(console.desk(request).produce, made)
+        partition, offset = await console.ask(request, console.desk(request).produce, made)
         return told(f"Appended to partition {partition} at offset {offset}.")
 
     path = "/topics/{topic}/messages"
@@ -120,6 +121,7 @@ def _values(wanted: Wanted, found: FoundRecords, query: Mapping[str, str]) -> di
         "topic": wanted.topic,
         "wanted": wanted,
         "found": found,
+        "headers_max": SHOWN_HEADERS_MAX,
         "rows": [_row(each) for each in found.records],
         "more": f"?{urlencode({**here, 'cursor': cursor})}" if cursor else None,
         "ndjson": f"?{urlencode({**query, 'as': 'ndjson', 'limit': LIMIT_MAX})}",
@@ -133,7 +135,6 @@ def _row(seen: ShownRecord) -> dict[str, Any]:
         "seen": seen,
         "key": shown(key, seen.key_bytes),
         "value": shown(value, seen.value_bytes, seen.headers),
-        "headers": _headers(seen),
     }
 
 
@@ -147,18 +148,18 @@ async def _record_of(console: Console, request: Request) -> ShownRecord:
     where = request.path_params
     topic, partition, offset = where["topic"], where["partition"], where["offset"]
     check(request, Operation.READ, ResourceType.TOPIC, topic)
-    seen = await console.ask(console.desk(request).record, topic, partition, offset)
+    seen = await console.ask(request, console.desk(request).record, topic, partition, offset)
     if seen is None:
         raise NotFound(f"{topic} {partition}:{offset}", "there is no record with this offset")
     return seen
 
 
-async def _details(console: Console, seen: ShownRecord) -> dict[str, Any]:
+async def _details(console: Console, request: Request, seen: ShownRecord) -> dict[str, Any]:
     value = None if seen.value is None else seen.value[:SHOWN_BYTES_MAX]
     text = pretty(value, seen.value_bytes, seen.headers)
     decoded: dict[str, Any] = {}
     if text.kind in DECODED_KINDS and seen.value is not None:
-        decoded = await console.ask(console.decode, text.kind, seen.value)
+        decoded = await console.ask(request, console.decode, text.kind, seen.value)
     reference = None
     if text.kind == "reference":
         try:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -24,7 +25,10 @@ def overview_routes(console: Console) -> list[Route]:
     async def overview(request: Request) -> Response:
         facts = await console.look(request)
         name = PARTS.get(request.query_params.get("part", ""), "overview.html")
-        return page_of(request, name, _values(console, facts, is_all=sees_all(rights_of(request))))
+        totals = await run_sync(_totals, facts, limiter=console.looking)
+        now = _rates(console) if sees_all(rights_of(request)) else None
+        values = {"title": "Overview", "here": "/", "facts": facts, "rates": now}
+        return page_of(request, name, values | totals)
 
     async def rates(request: Request) -> Response:
         check_sees_all(request)
@@ -46,19 +50,20 @@ def overview_routes(console: Console) -> list[Route]:
     ]
 
 
-def _values(console: Console, facts: Facts, *, is_all: bool) -> dict[str, Any]:
-    now = {
+def _rates(console: Console) -> dict[str, float]:
+    return {
         name: series[-1] if series else 0.0
         for name, series in zip(CHARTED, console.history.rates(CHARTED)[1:], strict=True)
     }
-    lags = sorted(lags_of(facts.offsets).items(), key=lambda each: -each[1].records)
+
+
+def _totals(facts: Facts) -> dict[str, Any]:
+    """What all topics and groups add up to: in a thread, as there may be very many."""
+    of_groups = lags_of(facts.offsets)
+    lags = sorted(of_groups.items(), key=lambda each: -each[1].records)
     return {
-        "title": "Overview",
-        "here": "/",
-        "facts": facts,
-        "rates": now if is_all else None,
         "topics": len({each.topic for each in facts.partitions}),
-        "groups": len(facts.members.keys() | lags_of(facts.offsets).keys()),
+        "groups": len(facts.members.keys() | of_groups.keys()),
         "unsealed_bytes": sum(each.unsealed_bytes for each in facts.partitions),
         "sealed_bytes": sum(each.sealed_bytes for each in facts.partitions),
         "behind": [each for each in lags[:GROUPS_SHOWN] if each[1].records],

@@ -39,8 +39,8 @@ def setting_routes(console: Console) -> list[Route]:
         query = request.query_params.get("q", "")
         only_set = request.query_params.get("only") == "set"
         check_cluster(request, Operation.DESCRIBE_CONFIGS)
-        found = await console.ask(console.desk(request).broker_settings)
-        changes = await console.ask(console.desk(request).changes, CHANGES_MAX)
+        found = await console.ask(request, console.desk(request).broker_settings)
+        changes = await console.ask(request, console.desk(request).changes, CHANGES_MAX)
         changes = await _visible(changes, rights_of(request))
         shown = [
             each
@@ -55,7 +55,9 @@ def setting_routes(console: Console) -> list[Route]:
         form = await form_of(request)
         name, value = form.get("name", ""), form.get("value", "")
         is_reset = form.get("do") == "reset"
-        await console.ask(console.desk(request).set_broker, name, None if is_reset else value)
+        await console.ask(
+            request, console.desk(request).set_broker, name, None if is_reset else value
+        )
         said = "is again what the broker was started with" if is_reset else f"is {value}"
         return told(f"{name} {said}.")
 

@@ -51,7 +51,7 @@ def _pages(console: Console) -> list[Route]:
         check(request, Operation.DESCRIBE, ResourceType.TOPIC, name)
         settings = None
         if rights_of(request).topic(Operation.DESCRIBE_CONFIGS, name):
-            settings = await console.ask(console.desk(request).settings, name)
+            settings = await console.ask(request, console.desk(request).settings, name)
         facts = await console.look(request)
         partitions = [each for each in facts.partitions if each.topic == name]
         if settings is None and not partitions:
@@ -82,28 +82,30 @@ def _actions(console: Console) -> list[Route]:
             line.partition("=") for line in form.get("configs", "").split("\n") if line.strip()
         ]
         configs = {key.strip(): value.strip() for key, _, value in pairs}
-        await console.ask(console.desk(request).create, name, partitions, configs)
+        await console.ask(request, console.desk(request).create, name, partitions, configs)
         return gone_to(f"/topics/{quote(name, safe='')}")
 
     async def change(request: Request) -> Response:
         name, form = request.path_params["topic"], await form_of(request)
         setting, value = form.get("name", ""), form.get("value", "")
         is_reset = form.get("do") == "reset"
-        await console.ask(console.desk(request).set, name, setting, None if is_reset else value)
+        await console.ask(
+            request, console.desk(request).set, name, setting, None if is_reset else value
+        )
         said = "has its default again" if is_reset else f"is {value}"
         return told(f"{setting} {said}.")
 
     async def grow(request: Request) -> Response:
         name, form = request.path_params["topic"], await form_of(request)
         added = whole(form.get("added", ""), "the number of partitions", 1, PARTITIONS_MAX)
-        count = await console.ask(console.desk(request).add_partitions, name, added)
+        count = await console.ask(request, console.desk(request).add_partitions, name, added)
         return told(f"{name} has {count} partitions now.")
 
     async def delete(request: Request) -> Response:
         name, form = request.path_params["topic"], await form_of(request)
         if form.get("confirm") != name:
             raise ValueError(f"nothing was deleted: type {name} to confirm")
-        await console.ask(console.desk(request).delete, name)
+        await console.ask(request, console.desk(request).delete, name)
         return gone_to("/topics")
 
     return [

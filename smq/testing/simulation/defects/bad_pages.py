@@ -4,6 +4,7 @@ import numpy as np
 
 from smq.log import recovery
 from smq.log.files import past_cache, wal
+from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import Disk
 from smq.log.files.salvage import Salvaged
 from smq.testing.simulation.bad_sectors import SECTORS_FAIL
@@ -15,7 +16,7 @@ def _give_up(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
     try:
         return Salvaged(disk.read(fd, length, at), 0, None)
     except OSError as error:
-        return Salvaged(np.zeros(length, np.uint8), length, error)
+        return Salvaged(np.zeros(length, np.uint8), length, error, pages_of(at, length))
 
 
 MUTANTS = (

@@ -11,6 +11,7 @@ from gateway.fetch import rules
 from gateway.fetch.answer import Fetching
 from smq.app.coordinator.errands import Errands
 from smq.app.shard.connections.connection import Connection
+from smq.app.shard.connections.newcomers_queue import NewcomersQueue
 from smq.app.shard.requests import requests
 from smq.app.shard.requests.logins import Logins
 from smq.app.shard.server import ShardServer
@@ -114,6 +115,17 @@ def _check_no_rights(_transactional_id: str | None, _rights: Rights) -> None:
     """Everybody may begin."""
 
 
+def _take_all(
+    self: NewcomersQueue, connection: Connection, work: Callable[[Connection], None]
+) -> None:
+    """Whoever has not logged in is served at once."""
+    self.shared.spend(lambda: work(connection))
+
+
+def _call_nobody(_self: NewcomersQueue) -> None:
+    """Who waits in line is not resumed."""
+
+
 MUTANTS = (
     Mutant(
         "produce-asks-no-right",
@@ -165,7 +177,7 @@ MUTANTS = (
         "a login is completed with a password that has changed meanwhile",
         SECURED,
         (Change(login, "_has_changed", _never_changes),),
-        seed=101,
+        seed=1,
     ),
     Mutant(
         "rights-change-silently",
@@ -173,6 +185,20 @@ MUTANTS = (
         SECURED,
         (Change(Errands, "ask", _ask_of_all_else),),
         seed=5,
+    ),
+    Mutant(
+        "newcomers-hold-the-loop",
+        "all that have not logged in are served in the turn in which they come",
+        SECURED,
+        (Change(NewcomersQueue, "run", _take_all),),
+        seed=1,
+    ),
+    Mutant(
+        "newcomers-are-not-resumed",
+        "who has come while another one was logging in gets no turn",
+        SECURED,
+        (Change(NewcomersQueue, "_call", _call_nobody),),
+        seed=1,
     ),
     Mutant(
         "rules-are-not-durable",
@@ -192,6 +218,6 @@ MUTANTS = (
             Change(Rights, "check", _check_topics_too),
             Change(init_producer_id, "_check_rights", _check_no_rights),
         ),
-        seed=1,
+        seed=3,
     ),
 )

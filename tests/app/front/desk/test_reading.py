@@ -10,7 +10,14 @@ from smq.app.front.desk import reading
 from smq.app.front.desk.reading import read, record
 from smq.client.client import Client
 from smq.client.names import TopicPartition
-from smq.front.console.desk import HEADERS_MAX, PREVIEW_BYTES, FoundRecords, Wanted
+from smq.front.console.desk import (
+    HEADERS_MAX,
+    PREVIEW_BYTES,
+    FoundRecords,
+    PassedOver,
+    Wanted,
+)
+from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.smq_broker import SmqBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -115,6 +122,77 @@ def test_time_that_runs_out_ends_an_answer_but_not_a_search(client: Client) -> N
         *range(290, 300),
     ]
     assert sorted(everything(client, 0.1, text="value 29")) == [29, *range(290, 300)]
+
+
+def test_all_windows_of_an_answer_share_its_budget(client: Client) -> None:
+    clock = Clock(0.1)
+    found = read(client, PARTITIONS, Wanted(topic="clicks", text="nothing like it"), clock)
+    assert found.cursor
+    assert 0 < found.looked < COUNT
+    assert clock.now_s < 2 * reading.SECONDS
+
+
+def test_a_search_looks_at_the_first_headers_and_counts_them(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = uuid4().hex[:8]
+    client.create_topic(topic, 1)
+    headers = [("first", b"x" * 900), *[("h", None)] * (HEADERS_MAX - 1), ("last", b"")]
+    with client.producer() as producer:
+        for _ in range(20):
+            producer.send(topic, b"", headers=headers)
+
+    def search(**fields: object) -> FoundRecords:
+        wanted = Wanted(topic=topic, start="earliest", **fields)  # type: ignore[arg-type]
+        return read(client, 1, wanted, Clock())
+
+    assert len(search(header="first").records) == 20
+    last = search(header="last")
+    assert (last.records, last.looked, last.cursor) == ([], 20, {})
+    assert last.looked_bytes == 20 * (len("first") + 900 + HEADERS_MAX - 1)
+    monkeypatch.setattr(reading, "LOOKED_BYTES_MAX", 5000)
+    assert search(header="last").looked == 5, "five have that many bytes in their headers"
+    assert len(search().records) == 5, "what is shown is kept, and counts"
+
+
+def test_a_batch_that_inflates_too_far_is_passed_over_and_said(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = uuid4().hex[:8]
+    client.create_topic(topic, 1)
+    with client.producer(compression="zstd") as producer:
+        for value in (b"a", bytes(100_000), b"b"):
+            producer.send(topic, value).result()
+    monkeypatch.setitem(reading._CONSUMER, "inflated_bytes_max", 10_000)
+    for start, values in (("earliest", [b"a", b"b"]), ("newest", [b"b", b"a"])):
+        for text in ("", "nothing like it"):
+            found = read(client, 1, Wanted(topic=topic, start=start, text=text), Clock())
+            assert [each.value for each in found.records] == ([] if text else values)
+            assert list(found.beyond) == [PassedOver(0, 1, 2)]
+            assert found.cursor == {}
+    until = read(client, 1, Wanted(topic=topic, start="earliest", until="1"), Clock())
+    assert not until.beyond, "it is not in what was asked for"
+    with pytest.raises(BrokerError, match="inflates to more than 10000 bytes") as refusal:
+        record(client, TopicPartition(topic, 0), 1)
+    assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert record(client, TopicPartition(topic, 0), 2) is not None
+
+
+def test_a_search_from_the_end_leaves_a_batch_that_inflates_too_far_at_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = uuid4().hex[:8]
+    client.create_topic(topic, 1)
+    with client.producer(compression="zstd", linger_ms=60_000, batch_bytes=1 << 18) as producer:
+        producer.send(topic, b"a")
+        producer.flush()
+        for _ in range(100):
+            producer.send(topic, bytes(1000))
+    monkeypatch.setitem(reading._CONSUMER, "inflated_bytes_max", 10_000)
+    monkeypatch.setattr(reading, "LOOKED_BYTES_MAX", 4 * reading.INFLATED_BYTES_MAX)
+    found = read(client, 1, Wanted(topic=topic, limit=2), Clock())
+    assert [each.value for each in found.records] == [b"a"]
+    assert sum(each.end - each.base for each in found.beyond) == 100
 
 
 def test_a_record_is_whole_or_is_not_there(client: Client) -> None:

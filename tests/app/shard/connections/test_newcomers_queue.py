@@ -1,8 +1,10 @@
 from collections.abc import Iterator
+from itertools import count
 from operator import attrgetter
 
 import pytest
 
+from smq.app.process.clock import monotonic_ns, replaced
 from smq.app.shard.connections import tls_socket
 from smq.app.shard.connections.newcomers_queue import NewcomersQueue
 from smq.app.shard.connections.tls_socket import SharedTurn
@@ -97,6 +99,19 @@ def test_newcomers_wait_in_order_when_the_time_is_spent(bench: Bench) -> None:
         assert len(some) <= 1
         found += some
     assert found == ["b", "c", "d"]
+
+
+@pytest.mark.usefixtures("is_strict")
+def test_a_turn_ends_while_newcomers_wait_and_no_time_passes(bench: Bench) -> None:
+    bench.queue.shared.now_ns = count().__next__
+    now_ns = monotonic_ns()
+    with replaced(lambda: 0, lambda: now_ns):
+        for name in "abc":
+            FakeConnection(bench, name).readable()
+        bench.loop.run_once(0)
+    assert (bench.done, len(bench.queue)) == (["a"], 2)
+    with replaced(lambda: 0, lambda: now_ns + 1):
+        assert bench.turn() == ["b"]
 
 
 @pytest.mark.usefixtures("is_strict")

@@ -53,6 +53,7 @@ def test_requests_are_answered_as_on_a_socket(make: Make) -> None:
     assert hwm(bench) == 2
 
 
+@pytest.mark.slow
 def test_much_at_once_goes_through_in_order(make: Make) -> None:
     bench = make(topic("one"))
     program = bench.attach()
@@ -214,6 +215,7 @@ def test_answers_that_were_never_given_cannot_be_taken(make: Make) -> None:
     assert_serves(bench)
 
 
+@pytest.mark.slow
 def test_a_program_that_reads_no_answers_is_served_no_more_until_it_does(make: Make) -> None:
     bench = make(topic("one"))
     program = bench.attach()

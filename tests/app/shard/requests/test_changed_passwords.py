@@ -55,6 +55,7 @@ def test_a_connection_ends_when_the_very_credential_that_it_has_used_changes(
     with benches(tmp_path, Door) as make:
         door = make()
         door.users = door.shard.access = AccessView(block, door.shard.config)
+        door.shard.access.when_user_changes = door.server._changed_users.add
         door.add_entrance()
         client = logged_in_by(door, used)
         give(**{of.name: "pencil", other.name: "crayon"})
@@ -67,8 +68,11 @@ def test_a_connection_ends_when_the_very_credential_that_it_has_used_changes(
         client.wait_closed()
 
 
-def test_a_login_by_plain_ends_with_the_credential_that_it_has_used(tmp_path: Path) -> None:
-    """Which is SHA-256's if there was no other, even when there is another by now."""
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_login_by_plain_ends_when_its_password_is_checked_with_another_credential(
+    tmp_path: Path, *, is_replaced: bool
+) -> None:
+    """SHA-256's is of no use once there is one of SHA-512."""
     users = UsersInMemory({})
     users.add("alice", "pencil", SHA_256)
     with benches(tmp_path, Door) as make:
@@ -76,11 +80,13 @@ def test_a_login_by_plain_ends_with_the_credential_that_it_has_used(tmp_path: Pa
         door.users = users
         door.add_entrance()
         client = logged_in_by(door, "PLAIN")
-        users.add("alice", "crayon", SHA_512)
         door.server.logins.drop_changed({"alice"})
         settle(door, client)
         assert not client.is_closed
-        users.found.clear()
+        if is_replaced:
+            users.add("alice", "crayon", SHA_512)
+        else:
+            users.found.clear()
         door.server.logins.drop_changed({"bob"})
         settle(door, client)
         assert not client.is_closed

@@ -47,3 +47,21 @@ def test_nothing_is_done_for_connections_that_are_gone() -> None:
     assert len(fair) == 1
     lane.run()
     assert ended == ["a1", "b2"], "the first was worked at"
+
+
+def test_work_of_clients_that_have_ended_their_side_waits_behind_all_other() -> None:
+    lane, fair, ended = lane_of(["a1"])
+    has_ended = dict[str, bool]()
+    for name in ("a2", "b1", "b2", "c1"):
+        has_ended[name] = False
+        done = partial(str, name), ended.append
+        fair.add(name, name[0], *done, partial(has_ended.__getitem__, name))
+    has_ended |= {"b1": True, "a2": True, "b2": True}
+    fair.forget("a2")
+    work, done_first = lane.given.pop()
+    done_first(work())
+    assert len(fair) == 2
+    fair.add("d1", "d", partial(str, "d1"), ended.append)
+    fair.forget("b1")
+    lane.run()
+    assert ended == ["a1", "c1", "d1", "b2"]

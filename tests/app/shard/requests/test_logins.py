@@ -275,24 +275,6 @@ def test_a_client_that_goes_while_its_password_is_checked_leaves_nothing(door: D
     assert len(door.server.logins.newcomers) == 0
 
 
-def test_passwords_of_clients_that_have_gone_are_not_checked(door: Door) -> None:
-    thread = HeldLane()
-    logins = door.server.logins
-    logins.lane = FairLane(thread.submit)
-    for _ in range(5):
-        client = door.client()
-        client.send(handshake() + token(WRONG))
-        turn_until(door.loop, lambda: len(logins.lane) > 0 or bool(thread.given))
-        client.socket.close()
-        turn_until(door.loop, lambda: len(door.server.clients) == 0)
-    assert len(logins.lane) == 0
-    client = door.client()
-    client.send(handshake() + token(RIGHT))
-    turn_until(door.loop, lambda: len(logins.lane) == 1)
-    thread.run()
-    client.wait(2)
-
-
 # --- TLS -----------------------------------------------------------------------------------------
 
 
@@ -329,6 +311,7 @@ class TlsClient(Client):
             return
 
 
+@pytest.mark.slow
 def test_tls_carries_logins_large_requests_and_large_answers(door: Door, files: Files) -> None:
     context = context_of(files)
     door.add_entrance(context=lambda: context)

@@ -9,11 +9,13 @@ import pytest
 
 from smq.app.process.clock import wall_ms
 from smq.model.errors import ErrorCode
+from smq.security.jwks import PublishedKeys
 from smq.security.principals import Principal
+from smq.security.tokens import TokenHolder
 from tests.app.fake_peers import turn_until
 from tests.app.shard.requests.test_logins import DELAY_MS, Door, handshake, token
 from tests.app.shard_client import benches, decoded, fetch
-from tests.security.issuer import claims_of, first_message, token as issued
+from tests.security.issuer import claims_of, first_message, published, token as issued
 from tests.shard.shard_bench import topic
 
 
@@ -68,3 +70,33 @@ def test_a_changed_password_ends_no_session_of_a_token(door: Door) -> None:
     door.server.logins.drop_changed({"alice"})
     client.send(fetch("one", correlation=3))
     client.wait(3)
+
+
+def test_a_withdrawn_key_ends_the_sessions_of_its_tokens_and_no_others(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smq.app.shard.requests.logins.LOOKS_A_TURN", 1)
+    sent: tuple[list[bytes], ...] = (
+        [handshake("OAUTHBEARER"), token(bearer())],
+        [handshake("OAUTHBEARER"), token(bearer())],
+        [handshake("PLAIN"), token(b"\0alice\0pencil")],
+        [],  # A newcomer.
+    )
+    clients = [door.client() for _ in sent]
+    for client, each in zip(clients, sent, strict=True):
+        client.send(b"".join(each))
+        client.wait(len(each))
+    logins = door.server.logins
+    logins.drop_withdrawn()
+    door.turn(8)
+    assert len(door.server.clients) == 4
+    sessions = (each.session for each in door.server.clients.by_fd.values())
+    [holder, *_] = [each.checked for each in sessions if each and each.mechanism == "OAUTHBEARER"]
+    assert isinstance(holder, TokenHolder)
+    holder.issued.keys = PublishedKeys(published("rsa other").encode())
+    logins.drop_withdrawn()
+    turn_until(door.loop, lambda: len(door.server.clients) == 2)
+    for client in clients[:2]:
+        client.wait_closed()
+    clients[2].send(fetch("one", correlation=3))
+    clients[2].wait(3)

@@ -304,6 +304,7 @@ DENIALS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     script=steps_of(produces | fetches),

@@ -112,6 +112,7 @@ def held(bench: ServerBench, name: str) -> tuple[bytes, list[int]]:
     return bytes(records or b""), [led.offsets().high_watermark for led in found]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(script=steps_of(produces | fetches))
 def test_turns_of_the_kernel_and_of_the_loop_send_clients_the_same_bytes(

@@ -128,6 +128,7 @@ def bench(tmp_path: Path) -> Iterator[DiskBench]:
         yield make()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(script=steps_of(produces))
 def test_held_answers_have_the_bytes_that_the_loop_sends(

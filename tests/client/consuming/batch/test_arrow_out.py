@@ -62,6 +62,25 @@ def chunk_of(records: list[Record]) -> Chunk:
     return chunk
 
 
+def test_only_the_named_columns_are_made() -> None:
+    chunk = chunk_of([Record(0, 1000, b"key", b"value", ((b"h", b"1"),))])
+    table = to_table([chunk], ["value", "offset"])
+    assert table.to_pydict() == {"value": [b"value"], "offset": [0]}
+    assert "headers" not in chunk.__dict__
+    with pytest.raises(KeyError):
+        to_table([chunk], ["values"])
+
+
+def test_escaped_header_keys_are_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smq.client.consuming.batch.arrow_out.KEYS_ESCAPED", 2)
+    keys = b"a", b"\xff", b"b" * 20, b"\xfe" * 20, b"c"
+    chunk = chunk_of([Record(0, 0, None, None, tuple((each, None) for each in keys))])
+    [[*headers]] = to_table([chunk])["headers"].to_pylist()
+    assert [each["key"] for each in headers] == [
+        each.decode(errors="backslashreplace") for each in keys
+    ]
+
+
 def test_nothing_is_a_table_without_rows() -> None:
     assert to_table([]).schema == SCHEMA
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.twin.records import PlainRecord, batch
-from smq.client.consuming.batch.chunk import Chunk, PollRoom, cut
+from smq.client.consuming.batch.chunk import Chunk, CutStop, PollRoom, cut
 from smq.client.errors import BatchReleased
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec, compress
 from smq.wire.records import Record, write_batch
-from tests.client.batches import NAME, batches_of, expected, plain_of
+from tests.client.batches import NAME, Plain, batches_of, expected, plain_of
 
 VALUES = [Record(each, 1000 + each, b"k%d" % each, b"v" * 50, ()) for each in range(5)]
 PLAIN, ZSTD = (write_batch(VALUES, compression=codec) for codec in (Codec.NONE, Codec.ZSTD))
@@ -110,6 +110,23 @@ def test_header_keys_that_are_no_text_come_back() -> None:
     assert (key.encode(errors="surrogateescape"), value) == (b"\xff", b"1")
 
 
+def test_headers_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smq.client.consuming.batch.chunk.HEADERS_AT_ONCE", 2)
+    counts = (0, 1, 5, 4)
+    sent = [
+        Record(n, 0, None, None, tuple((b"h%d" % each, None) for each in range(count)))
+        for n, count in enumerate(counts)
+    ]
+    ((chunk,), _) = cut(batches_of(write_batch(sent)), PollRoom(64 << 20))
+    for record, count in zip(chunk.records(), counts, strict=True):
+        assert len(record.headers) == count
+        assert tuple(record.each_header()) == record.headers
+    headers = record.each_header()
+    chunk.release()
+    with pytest.raises(BatchReleased):
+        next(headers)
+
+
 def test_a_lent_chunk_is_copied_batch_by_batch() -> None:
     data = b"".join(moved(PLAIN, 5 * each) for each in range(3))
     batches = batches_of(data, is_lent=True)
@@ -119,3 +136,63 @@ def test_a_lent_chunk_is_copied_batch_by_batch() -> None:
     assert isinstance(copy, Chunk)
     assert not np.shares_memory(copy.memory, batches.memory)
     assert [plain_of(each) for each in copy.records()] == [plain_of(e) for e in chunk.records()]
+
+
+def of_headers(count: int) -> bytes:
+    """A small batch of one record with headers of two bytes each."""
+    return write_batch([Record(0, 0, None, None, ((b"", None),) * count)], compression=Codec.ZSTD)
+
+
+def test_a_batch_whose_headers_take_more_than_the_room_ends_what_is_cut() -> None:
+    room = PollRoom(64 << 10)
+    within, beyond = of_headers(2000), of_headers(2049)  # 32 bytes each.
+    chunks, good = cut(batches_of(within + moved(within, 1) + moved(beyond, 2)), room)
+    assert (good, room.stop) == (1, CutStop.FULL)
+    assert [chunk.headers.nbytes for chunk in chunks] == [64_000]
+    room.renew()
+    chunks, good = cut(batches_of(moved(beyond, 2) + moved(within, 3)), room)
+    assert (chunks, good, room.stop) == ([], 0, CutStop.BEYOND)
+
+
+def test_a_batch_whose_records_take_more_than_the_room_ends_what_is_cut() -> None:
+    room = PollRoom(64 << 10)
+    within, beyond = (
+        write_batch([Record(each, 0, None, None) for each in range(count)], compression=Codec.ZSTD)
+        for count in (910, 911)  # 72 bytes each.
+    )
+    chunks, good = cut(batches_of(within + moved(beyond, 910)), room)
+    assert (good, room.stop) == (1, CutStop.FULL)
+    assert [len(chunk) for chunk in chunks] == [910]
+    room.renew()
+    chunks, good = cut(batches_of(moved(beyond, 910)), room)
+    assert (chunks, good, room.stop) == ([], 0, CutStop.BEYOND)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=8),
+    st.integers(72, 1000),
+)
+def test_every_batch_of_a_compressed_run_is_given_or_beyond_the_room(
+    shapes: list[tuple[int, int]], bytes_max: int
+) -> None:
+    sent, beyond = list[bytes](), list[int]()
+    for place, (records, headers) in enumerate(shapes):
+        each = [Record(n, 0, None, b"v", ((b"h", None),) * headers) for n in range(records)]
+        sent.append(moved(write_batch(each, compression=Codec.ZSTD), 10 * place))
+        if 32 * headers * records > bytes_max or 72 * records > bytes_max:
+            beyond.append(place)
+    room, found, skipped, first = PollRoom(bytes_max), list[Plain](), list[int](), 0
+    while first < len(sent):
+        room.renew()
+        chunks, good = cut(batches_of(b"".join(sent[first:])), room)
+        assert all(chunk.headers.nbytes <= bytes_max for chunk in chunks)
+        assert all(chunk.columns.nbytes <= bytes_max for chunk in chunks)
+        found += [plain_of(record) for chunk in chunks for record in chunk.records()]
+        first += good
+        if not good:
+            assert room.stop is CutStop.BEYOND
+            skipped.append(first)
+            first += 1
+    assert skipped == beyond
+    assert found == expected(b"".join(each for n, each in enumerate(sent) if n not in beyond))

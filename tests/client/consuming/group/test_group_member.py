@@ -123,6 +123,7 @@ def test_a_block_that_fails_commits_nothing(client: smq.Client, topic: str) -> N
         eventually(lambda: read(consumer, found) and len(found) == 6, "all come again")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_come_and_go_and_nothing_is_lost(
     client: smq.Client, topic: str, assignor: str
@@ -253,6 +254,7 @@ def test_a_static_member_that_does_not_poll_is_out_and_comes_back(
             assert share([slow, other]) == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_partitions_that_a_topic_gets_are_shared_too(
     client: smq.Client, topic: str, running: SmqBroker, assignor: str

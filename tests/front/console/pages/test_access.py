@@ -3,6 +3,7 @@
 import pytest
 
 from smq.security.acls import CLUSTER_NAME, AclBinding, Operation, ResourceType
+from smq.security.audit import AdminAct
 from tests.front.console.fake_desk import HOSTILE, Browser
 from tests.front.users import SUPER, may_with_cluster, rights_for
 
@@ -93,7 +94,11 @@ def test_a_user_sees_and_ends_its_own_sessions_and_a_super_user_all() -> None:
     assert bob.get("/").status == 200
     assert root.post("/sessions/end", root.token, number=numbers["bob"]).status == 204
     assert bob.get("/").status == 303
+    [(peer, api, act)] = root.acts
+    assert (peer.principal.name, api) == (SUPER, "HTTP POST /sessions")
+    assert act == AdminAct("DELETE", "SESSION", "User:bob", detail="from 127.0.0.1")
     assert alice.post("/sessions/end", alice.token, number=numbers["alice"]).status == 204
+    assert alice.acts == [], "one's own make no line"
     assert alice.get("/").status == 303
 
 

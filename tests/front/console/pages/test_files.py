@@ -75,6 +75,13 @@ def test_a_file_that_is_not_there_is_said_to_be_missing(store: LocalStore) -> No
     assert Browser(store=store).get("/files/one?key=../../etc/passwd").status in {400, 404, 502}
 
 
+@pytest.mark.parametrize("key", ["", ".x", "a/../b", "a%0Ab", "a//b"])
+def test_a_key_that_no_store_takes_is_the_clients_fault(store: LocalStore, key: str) -> None:
+    answer = Browser(store=store).get(f"/files/one?key={key}")
+    assert answer.status == 400
+    assert b"a key has" in answer.body or b"between slashes" in answer.body
+
+
 def test_names_are_escaped(store: LocalStore) -> None:
     store.put("odd/<script>", b"x")
     assert "<script>alert" not in Browser(store=store).text("/files?in=odd/")

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from smq.front.console.pages.login import FORM_BYTES_MAX
-from smq.front.logins import HttpLogins
+from smq.front.logins import FORM_BYTES_MAX, HttpLogins
 from smq.front.rights import HttpRights
 from tests.front.console.fake_desk import Browser
 from tests.front.users import SUPER, Users, logins_for, rights_for

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from smq.front.console.desk import NewRecord
+from smq.front.console.desk import NewRecord, PassedOver
 from smq.front.console.pages.messages import wanted_of
 from smq.model.references import Reference
 from tests.front.console.fake_desk import HOSTILE, Browser, FakeDesk, seen
@@ -56,6 +56,12 @@ def test_a_search_says_how_far_it_came_and_goes_on() -> None:
     assert "text=a%26b&amp;start=earliest&amp;cursor=0.4-2.9" in page
     assert browser.desk.done[0].text == "a&b"
     assert "There are no more" in Browser(FakeDesk([seen(5, b"{}")])).text(PATH)
+
+
+def test_a_page_names_the_batches_that_a_search_passed_over() -> None:
+    page = Browser(FakeDesk([seen(5, b"{}")], beyond=[PassedOver(2, 10, 20)])).text(PATH)
+    assert "Partition 2 has a batch at offsets 10 to 20 that inflates too far" in page
+    assert "among the first 100 of a record" in page
 
 
 def test_records_are_downloaded_as_lines_of_json_and_values_as_they_are() -> None:

@@ -1,10 +1,14 @@
 """The overview and the charts' numbers."""
 
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from smq.front.console.history import History
+from smq.front.metrics.facts import PartitionFacts
 from tests.front.console.fake_desk import FACTS, Browser
 
 
@@ -36,3 +40,22 @@ def test_charts_get_series_of_numbers() -> None:
     assert browser.get("/console/rates?since=3000").json["series"][0] == []
     assert browser.get("/console/rates?since=x").json["series"][0] == [3.0]
     assert browser.get("/console/lag?group=readers").json["series"] == [[1.0], [5.0]]
+
+
+class WalkedPartitions(list[PartitionFacts]):
+    """Partitions that note which threads look at all of them."""
+
+    threads: ClassVar[set[int]] = set()
+
+    def __iter__(self) -> Iterator[PartitionFacts]:
+        self.threads.add(threading.get_ident())
+        return super().__iter__()
+
+
+def test_the_overview_adds_up_all_partitions_in_a_thread() -> None:
+    """Those of 10,000 topics held the loop for 400 ms."""
+    facts = replace(FACTS, partitions=WalkedPartitions(FACTS.partitions))
+    WalkedPartitions.threads.clear()
+    assert Browser(facts=facts).get("/").status == 200
+    assert WalkedPartitions.threads
+    assert threading.get_ident() not in WalkedPartitions.threads

@@ -1,5 +1,6 @@
 """Kernels are compiled one way, cached where every change of a source gives a new place."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -103,6 +104,77 @@ def test_every_directory_on_the_way_is_made_for_us_alone(
 def test_numba_uses_our_cache_directory_in_any_import_order(first: str, tmp_path: Path) -> None:
     code = f"import {first}, shm.kernels.base.compiler, numba; print(numba.config.CACHE_DIR)"
     assert run(code, tmp_path).startswith(str(tmp_path / "smq" / "kernels"))
+
+
+USED = """
+import resource, sys, tempfile
+sys.stderr = sys.stdout
+{}
+import numpy as np
+from shm.kernels.base.crc32c import crc32c, crc32c_update
+data = np.arange(9, dtype=np.uint8)
+ones = np.uint32(0xFFFFFFFF)
+print(crc32c(data, 0, 9) == crc32c_update(data, 0, 9, ones) ^ ones)
+"""
+FULL = "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+NOWHERE = "tempfile.gettempdir = lambda: '/dev/null'"
+
+
+def test_kernels_that_a_full_disk_does_not_take_run_and_one_line_says_so(tmp_path: Path) -> None:
+    said, works = run(USED.format(FULL), tmp_path).splitlines()
+    assert said.startswith("compiled kernels are not kept")
+    assert works == "True"
+    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert run(USED.format(""), tmp_path) == "True"
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_files_that_a_power_cut_has_left_in_pieces_are_made_anew(kind: str, tmp_path: Path) -> None:
+    assert run(USED.format(""), tmp_path) == "True"
+    files = [*tmp_path.rglob(f"*.{kind}")]
+    sizes = [each.stat().st_size for each in files]
+    for size in (0, 40):
+        for each in files:
+            os.truncate(each, size)
+        assert run(USED.format(""), tmp_path) == "True"
+        assert [each.stat().st_size for each in files] == sizes
+
+
+def test_without_a_directory_kernels_run_and_lie_in_no_other_place(tmp_path: Path) -> None:
+    before = set(Path(compiler.__file__).parent.rglob("*.nbi"))
+    said, works = run(USED.format(NOWHERE), Path("/dev/null")).splitlines()
+    assert said.endswith("set XDG_CACHE_HOME")
+    assert works == "True"
+    elsewhere = f"import os; os.environ['NUMBA_CACHE_DIR'] = '{tmp_path / 'file'}'"
+    (tmp_path / "file").touch()
+    said, works = run(USED.format(elsewhere), tmp_path).splitlines()
+    assert said.startswith("compiled kernels are not kept")
+    assert works == "True"
+    assert set(Path(compiler.__file__).parent.rglob("*.nbi")) == before
+
+
+def test_of_a_version_whose_code_cannot_be_saved_no_index_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would name a file that may have another version's code."""
+
+    @compiled
+    def tripled(data: np.ndarray) -> Any:
+        return data[0] * 3
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    tripling: Any = tripled
+    file = tripling._cache._cache_file
+    monkeypatch.setattr(compiler, "UNKEPT", [])
+    assert tripling(np.array([1])) == 3
+    assert Path(file._index_path).is_file()
+    monkeypatch.setattr(file, "_save_data", full)
+    assert tripling(np.array([1], np.uint8)) == 3
+    assert compiler.UNKEPT == ["[Errno 28] No space left on device"]
+    assert not Path(file._index_path).exists()
 
 
 FORKING = """
