@@ -14,6 +14,7 @@ from smq.cli.client import (
     AsJson,
     Bootstrap,
     BrokersDirectory,
+    checked_text,
     cluster_at,
     refusal,
 )
@@ -72,14 +73,14 @@ Prefixed = Annotated[bool, typer.Option("--prefixed", help="The names are beginn
 
 def _written(host: str | None) -> str | None:
     """As clients' addresses are written: a rule with another form of one would never apply."""
-    return host and written(_text(host))
+    return host and written(checked_text(host, NAME_BYTES_MAX))
 
 
 def _address(host: str) -> str:
     """Likewise, of an address only."""
     if host != WILDCARD and not is_address(host):
         raise typer.BadParameter(f"{host} is no address of IPv4 or IPv6")
-    return written(_text(host))
+    return written(checked_text(host, NAME_BYTES_MAX))
 
 
 Host = Annotated[
@@ -138,7 +139,7 @@ def list_rules(  # noqa: PLR0913, PLR0917  (as above)
 ) -> None:
     """List the rules, or those that apply to a resource, wildcards and prefixes included."""
     named = list(_resources(topic, group, transactional_id, cluster=cluster))
-    entry = AccessControlEntryFilter(principal and _text(principal))
+    entry = AccessControlEntryFilter(principal and checked_text(principal, NAME_BYTES_MAX))
     wanted = [
         AclBindingFilter(ResourcePatternFilter(kind, name, PatternType.MATCH), entry)
         for kind, name in named
@@ -280,7 +281,7 @@ def _resources(
         (ResourceType.CLUSTER, [CLUSTER_NAME] if cluster else []),
     ):
         for name in names or ():
-            yield kind, _text(name)
+            yield kind, checked_text(name, NAME_BYTES_MAX)
 
 
 def _operations(names: list[str] | None) -> list[Operation]:
@@ -296,20 +297,9 @@ def _word(name: str) -> str:
 
 def _principal(text: str) -> Principal:
     try:
-        return Principal.parse(_text(text))
+        return Principal.parse(checked_text(text, NAME_BYTES_MAX))
     except ValueError:
         raise refusal(f"{text!r} is no principal, which has a kind: User:{text}") from None
-
-
-def _text(name: str) -> str:
-    """A name that a rule can have. Exits if it is none."""
-    try:
-        is_long = len(name.encode()) > NAME_BYTES_MAX
-    except UnicodeEncodeError as reason:
-        raise refusal(f"{name!r} is no text in UTF-8") from reason
-    if is_long:
-        raise refusal(f"a name has at most {NAME_BYTES_MAX} bytes")
-    return name
 
 
 def _show(rules: list[AclBinding], *, as_json: bool) -> None:

@@ -156,6 +156,17 @@ def refusal(sentence: str) -> SystemExit:
     return SystemExit(f"smq: {printable(sentence)}")
 
 
+def checked_text(name: str, bytes_max: int) -> str:
+    """A name that Kafka's protocol and the store can have. Exits if it is none."""
+    try:
+        is_long = len(name.encode()) > bytes_max
+    except UnicodeEncodeError as reason:
+        raise refusal(f"{name!r} is no text in UTF-8") from reason
+    if is_long:
+        raise refusal(f"a name has at most {bytes_max} bytes")
+    return name
+
+
 def _sentence(error: BrokerError) -> str:
     sentence = error.message or f"the broker answers {error.code.name}"
     from smq.client.errors import ClosedUnanswered  # noqa: PLC0415  (as above)

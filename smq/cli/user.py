@@ -17,6 +17,7 @@ from smq.cli.client import (
     AsJson,
     Bootstrap,
     BrokersDirectory,
+    checked_text,
     cluster_at,
     refusal,
 )
@@ -133,12 +134,7 @@ def check_name(user: str) -> None:
     """Exits if no user can have this name."""
     if not user or user.startswith(RESERVED_PREFIX):
         raise refusal("a name is not empty, and names that begin with unix/ are the host's users")
-    try:
-        is_long = len(user.encode()) > NAME_BYTES_MAX
-    except UnicodeEncodeError as reason:
-        raise refusal(f"{user!r} is no text in UTF-8") from reason
-    if is_long:
-        raise refusal(f"a name has at most {NAME_BYTES_MAX} bytes")
+    checked_text(user, NAME_BYTES_MAX)
 
 
 def _chosen(names: list[str] | None) -> list[ScramMechanism]:

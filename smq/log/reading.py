@@ -86,9 +86,7 @@ class ReadableLog:
         self.notices: list[str] = []
         self.now_ms: int | None = None
         self.bad_tried_ms = -1
-        self._tries_ms = (
-            self._tries_end_ms
-        ) = -RETRY_MS  # When the last tries of our own began, ended.
+        self._tries_ms = self._tries_end_ms = -RETRY_MS  # When our own last tries began, ended.
         self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
         self._is_trying = False
 

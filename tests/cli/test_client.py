@@ -8,7 +8,16 @@ from hypothesis import given, strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from smq.cli.client import client_at, cluster_at, from_json, refusal, split_pair, to_json, utf8
+from smq.cli.client import (
+    checked_text,
+    client_at,
+    cluster_at,
+    from_json,
+    refusal,
+    split_pair,
+    to_json,
+    utf8,
+)
 from smq.cli.verbs import VERBS, app
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.testing.credentials import UsersInMemory
@@ -124,3 +133,10 @@ def test_every_command_that_connects_takes_a_file_of_properties() -> None:
     names = [{parameter.name for parameter in each.params} for each in alone]
     assert sum("bootstrap" in each for each in names) > 20
     assert all(("bootstrap" in each) == ("command_config" in each) for each in names)
+
+
+def test_a_name_is_text_of_bounded_length() -> None:
+    assert checked_text("häuser", 7) == "häuser"
+    for name, why in (("häuser", "at most 6 bytes"), ("\udcff", "no text in UTF-8")):
+        with pytest.raises(SystemExit, match=why):
+            checked_text(name, 6)
