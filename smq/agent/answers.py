@@ -4,10 +4,12 @@
     interval n      an answer for n records at most, LATE_MS after the first of them at the latest
     unread          beyond UNREAD_MAX answers the newest takes up what comes
 
-An answer tells of the last of its records, and of the first offset among them: its records are of
-one partition, but for what was merged unread. A refused record has an answer of its own, and so has
+An answer is of one partition, but for what was merged unread: it tells of the last of its records,
+and of the first offset among them. While it waits, records of other partitions may come between:
+so keys over many partitions cost an answer each in LATE_MS, and not one for each record. Answers
+leave in the order of their last records. A refused record has an answer of its own, and so has
 a mark of the publisher's among its records. A publisher that reads nothing is owed UNREAD_MAX
-answers, and no more.
+answers and one for each partition, and no more.
 """
 
 from collections import deque
@@ -40,18 +42,12 @@ class PublishAnswer:
         """Whether it is of a refusal or of a mark."""
         return not self.count
 
-    def takes(self, other: "PublishAnswer", interval: int) -> bool:
-        """Whether it may tell of the other's records too."""
-        if self.is_single or other.is_single or self.partition != other.partition:
-            return False
-        return self.count + other.count <= interval
-
     def take(self, other: "PublishAnswer") -> None:
         """Tell of the other's records too, whatever they are."""
         if other.error:
             self.merged_errors += 1 + other.merged_errors
             return
-        if self.base_offset < 0 or self.partition != other.partition:
+        if other.count and (self.base_offset < 0 or self.partition != other.partition):
             self.base_offset, self.partition = other.base_offset, other.partition
         if other.last_offset >= 0:
             self.last_offset = other.last_offset
@@ -60,51 +56,65 @@ class PublishAnswer:
 
 
 class Answers:
-    """The answers that a publisher has not read yet, in the order of its records.
-
-    At most UNREAD_MAX, of which only the last grows.
-    """
+    """The answers that a publisher has not read yet, in the order of their last records."""
 
     def __init__(self, interval: int) -> None:
         self._interval = max(1, interval)
-        self._unread: deque[PublishAnswer] = deque()
-        self._since_ms = 0  # The first record of the last answer.
-        self._is_flushed = False
+        self._due: deque[PublishAnswer] = deque()
+        self._waiting: dict[int, PublishAnswer] = {}  # By partition, for more of its records.
+        self._since_ms = 0  # The first record of those that wait.
         self.merged = 0
         """How many answers another one took up because they were not read."""
 
     def __len__(self) -> int:
-        return len(self._unread)
+        return len(self._due) + len(self._waiting)
 
     def add(self, answer: PublishAnswer, now_ms: int) -> None:
         """A record has been appended or refused, or the publisher's mark was reached."""
-        last = self._unread[-1] if self._unread else None
-        if last is not None and not self._is_flushed and last.takes(answer, self._interval):
-            last.take(answer)
-        elif last is not None and len(self._unread) >= UNREAD_MAX:
-            last.take(answer)
-            self.merged += 1
+        if answer.is_single:
+            self.flush()
+            self._owe(answer)
+            return
+        if not self._waiting:
+            self._since_ms = now_ms
+        mine = self._waiting.pop(answer.partition, None)
+        if mine is None:
+            mine = answer
         else:
-            self._unread.append(answer)
-            self._since_ms, self._is_flushed = now_ms, False
+            mine.take(answer)
+        self._waiting[answer.partition] = mine  # Behind the others: it has the last record.
+        if mine.count >= self._interval:
+            self.flush()
 
     def flush(self) -> None:
-        """Let the last answer wait for no more records."""
-        self._is_flushed = True
+        """Let no answer wait for more records."""
+        for each in self._waiting.values():
+            self._owe(each)
+        self._waiting.clear()
+
+    def _owe(self, answer: PublishAnswer) -> None:
+        if len(self._due) < UNREAD_MAX:
+            self._due.append(answer)
+        else:
+            self._due[-1].take(answer)
+            self.merged += 1
 
     def due_ms(self) -> int | None:
         """When there is an answer to take; None: not before another record."""
-        if not self._unread:
-            return None
-        first = self._unread[0]
-        is_whole = len(self._unread) > 1 or self._is_flushed or first.count >= self._interval
-        return 0 if is_whole or first.is_single else self._since_ms + LATE_MS
+        if self._due:
+            return 0
+        return self._since_ms + LATE_MS if self._waiting else None
 
     def take(self, now_ms: int) -> PublishAnswer | None:
         """The next answer, if it is due."""
         due_ms = self.due_ms()
-        return None if due_ms is None or due_ms > now_ms else self._unread.popleft()
+        if due_ms is None or due_ms > now_ms:
+            return None
+        if not self._due:
+            self.flush()
+        return self._due.popleft()
 
     def invariants(self) -> None:
-        assert len(self._unread) <= UNREAD_MAX
-        assert all(each.count <= self._interval for each in self._unread) or self.merged
+        assert len(self._due) <= UNREAD_MAX
+        assert all(each.count < self._interval for each in self._waiting.values())
+        assert all(each.count <= self._interval for each in self._due) or self.merged

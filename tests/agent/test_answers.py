@@ -6,8 +6,9 @@ from smq.agent import answers as module
 from smq.agent.answers import LATE_MS, UNREAD_MAX, Answers, PublishAnswer
 
 
-def appended(offset: int) -> PublishAnswer:
-    return PublishAnswer(tag=1000 + offset, base_offset=offset, last_offset=offset, count=1)
+def appended(offset: int, partition: int = 0, tag: int | None = None) -> PublishAnswer:
+    tag = 1000 + offset if tag is None else tag
+    return PublishAnswer(tag, base_offset=offset, last_offset=offset, count=1, partition=partition)
 
 
 def refused(tag: int) -> PublishAnswer:
@@ -84,6 +85,30 @@ def test_unread_refusals_are_counted_by_the_newest_answer() -> None:
     assert (last.error, last.merged_errors) == ("it does not fit", 5)
 
 
+def test_keys_over_many_partitions_have_an_answer_for_each_partition() -> None:
+    answers = Answers(100)
+    for number in range(40):
+        answers.add(appended(number // 4, number % 4, tag=number + 1), 0)
+        answers.invariants()
+    assert answers.take(LATE_MS - 1) is None
+    found = taken(answers, LATE_MS)
+    assert [each.tag for each in found] == [37, 38, 39, 40]
+    assert [each.partition for each in found] == [0, 1, 2, 3]
+    assert {(each.base_offset, each.last_offset, each.count) for each in found} == {(0, 9, 10)}
+
+
+def test_a_mark_takes_no_offset_from_the_answer_that_takes_it_up() -> None:
+    bound, module.UNREAD_MAX = module.UNREAD_MAX, 1
+    try:
+        answers = Answers(1)
+        answers.add(appended(7, partition=3), 0)
+        answers.add(PublishAnswer(tag=9999), 0)
+        [found] = taken(answers)
+    finally:
+        module.UNREAD_MAX = bound
+    assert (found.tag, found.partition, found.base_offset, found.last_offset) == (9999, 3, 7, 7)
+
+
 class Reader:
     """Reads some answers now and then, and compares them with what was added."""
 
@@ -126,3 +151,31 @@ def test_every_record_is_answered_once_and_in_order(
     finally:
         module.UNREAD_MAX = bound
     assert reader.told == len(reader.added)
+
+
+@given(
+    st.integers(1, 7),
+    st.lists(st.tuples(st.integers(-1, 3), st.booleans(), st.integers(0, 30)), max_size=60),
+)
+def test_each_offset_of_each_partition_is_answered_once_and_numbers_rise(
+    interval: int, turns: list[tuple[int, bool, int]]
+) -> None:
+    answers, now_ms = Answers(interval), 0
+    ends, found = [0] * 4, list[PublishAnswer]()
+    for number, (partition, reads, later_ms) in enumerate(turns, start=1):
+        if partition < 0:
+            answers.add(refused(number), now_ms)
+        else:
+            answers.add(appended(ends[partition], partition, tag=number), now_ms)
+            ends[partition] += 1
+        answers.invariants()
+        now_ms += later_ms
+        found += taken(answers, now_ms) if reads else []
+    answers.flush()
+    found += taken(answers, now_ms)
+    tags = [each.tag for each in found]
+    assert tags == sorted({*tags})
+    for partition, end in enumerate(ends):
+        mine = [each for each in found if each.count and each.partition == partition]
+        offsets = [at for each in mine for at in range(each.base_offset, each.last_offset + 1)]
+        assert offsets == [*range(end)]
