@@ -17,7 +17,7 @@ import grpc
 
 from smq.agent.answers import Answers, PublishAnswer
 from smq.agent.sequences import PublisherName, Sequences, TooOld
-from smq.app.agent.refusals import CallRefused, Code, refused_by
+from smq.app.agent.refusals import CallRefused, Code, no_topic, refused_by
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.client.producing.delivery.delivery_state import Delivery
@@ -87,6 +87,7 @@ class Appender:
         sequences: Sequences["SentRecord"],
     ) -> None:
         self._producer, self._topic, self._publisher = producer, topic, publisher
+        self._topics = topics
         self._sequences = sequences
         self._loop = asyncio.get_running_loop()
         setting = partial(topics.setting, topic)
@@ -140,6 +141,8 @@ class Appender:
         )
 
     def _check(self, record: PublishedRecord) -> None:
+        if not self._topics.is_there(self._topic):  # Another one may have its name.
+            raise no_topic(self._topic.name)
         if self._needs_key and record.key is None:
             raise invalid(f"topic {self._topic.name} is compacted: its records need a key")
         if self._has_own_times:

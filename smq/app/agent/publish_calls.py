@@ -30,7 +30,7 @@ from smq.app.agent.appending import (
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.live import Live, LivePublisher
 from smq.app.agent.methods import Context, Handler, Received
-from smq.app.agent.publish_sessions import PublishSession, PublishSessions
+from smq.app.agent.publish_sessions import PublishSession, PublishSessions, SessionPublishers
 from smq.app.agent.refusals import CallRefused, Code, attempted
 from smq.app.agent.topic_calls import TopicCalls
 from smq.app.agent.topics import KnownTopic, KnownTopics
@@ -157,14 +157,16 @@ class PublishCalls:
                 )
             )
             return
+        publishers = SessionPublishers(self._live, session, context.peer())
         try:
             context.check(session.topic.name)
             context.name_client(session.publisher)
             appender = await self._appender(session.topic, session.publisher, context)
-            stream = PublishStream(INTERVAL_MAX, lambda _: None)
+            stream = PublishStream(INTERVAL_MAX, publishers.note)
             read = _read_records(context, first, stream, appender, session.topic)
             await _both(stream, read, lambda answer: context.write(_record_answer(answer)))
         finally:
+            publishers.end()
             self._sessions.end(session_id, context.owner)
 
 

@@ -7,8 +7,13 @@ and of one principal: then the oldest goes.
 from collections import OrderedDict
 from typing import NamedTuple
 
+from smq.agent.answers import PublishAnswer
+from smq.agent.layouts import range_of
+from smq.app.agent.live import Live, LivePublisher
 from smq.app.agent.topics import KnownTopic
+from smq.app.process.clock import wall_ms
 
+MS_NS = 1_000_000
 SESSIONS_MAX, OF_ONE_MAX = 10_000, 2_500
 
 
@@ -18,6 +23,40 @@ class PublishSession(NamedTuple):
     topic: KnownTopic
     publisher: str
     owner: str
+
+
+class SessionPublishers:
+    """A session's stream as publishers: one to each partition that has records of it."""
+
+    def __init__(self, live: Live[LivePublisher], session: PublishSession, client_id: str) -> None:
+        self._live, self._session, self._client_id = live, session, client_id
+        self._began_ns = wall_ms() * MS_NS
+        self._to: dict[int, LivePublisher] = {}
+
+    def note(self, answer: PublishAnswer) -> None:
+        """A record is where its answer says."""
+        layout, partition = self._session.topic.layout, answer.partition
+        if answer.last_offset < 0 or partition >= layout.partition_count:  # One that came later.
+            return
+        publisher = self._to.get(partition)
+        if publisher is None:
+            publisher = self._to[partition] = self._live.begin(
+                LivePublisher(
+                    topic=self._session.topic.kafka_name,
+                    partition=range_of(layout, partition),
+                    name=self._session.publisher,
+                    client_id=self._client_id,
+                    connected_ns=self._began_ns,
+                    seen_ns=self._began_ns,
+                )
+            )
+        publisher.published_offset = publisher.acked_offset = answer.last_offset
+        publisher.seen_ns = wall_ms() * MS_NS
+
+    def end(self) -> None:
+        """The stream has ended."""
+        for each in self._to.values():
+            self._live.end(each)
 
 
 class PublishSessions:

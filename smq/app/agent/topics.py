@@ -83,6 +83,11 @@ class KnownTopics:
         numbers = topic.partition_numbers
         return KnownTopic(name, topic.id, topic.configs, self._layouts(topic), numbers)
 
+    def is_there(self, topic: KnownTopic) -> bool:
+        """Whether it is still a topic, and no other one of its name."""
+        found = self._now().by_name.get(topic.kafka_name)
+        return found is not None and found.id == topic.id
+
     def has_kafka_name(self, name: str) -> bool:
         """Whether Kafka has a topic of this name, in whatever namespace."""
         return self._now().find(name) is not None

@@ -76,10 +76,14 @@ class Producer:
 
 class Topics:
     def __init__(self, **configs: str) -> None:
+        self.has_gone = False
         self._configs = DEFAULTS | {key.replace("_", "."): each for key, each in configs.items()}
 
     def setting(self, _: KnownTopic, name: str) -> str:
         return self._configs[name]
+
+    def is_there(self, topic: KnownTopic) -> bool:
+        return topic is TOPIC and not self.has_gone
 
 
 def record(**rest: Any) -> PublishedRecord:
@@ -93,6 +97,19 @@ def appender(producer: Producer, sequences: Sequences[Any], **configs: str) -> A
 
 def delivered(offset: int) -> Delivery:
     return Delivery("t", 0, offset, 1)
+
+
+def test_records_of_a_topic_that_has_gone_are_refused() -> None:
+    async def talk() -> None:
+        producer, topics = Producer(), Topics()
+        mine = Appender(producer, topics, TOPIC, "", Sequences[Any]())  # type: ignore[arg-type]
+        await mine.append(record())
+        topics.has_gone = True
+        with pytest.raises(CallRefused, match="there is no topic shop/orders"):
+            await mine.append(record())
+        assert len(producer.sent) == 1
+
+    asyncio.run(talk())
 
 
 def test_records_are_answered_in_order_whenever_they_are_done() -> None:

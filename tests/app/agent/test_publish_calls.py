@@ -22,6 +22,7 @@ from smq.agent.proto.mq_schema_pb2 import (
 )
 from smq.client.consuming.batch.chunk import Record
 from tests.app.agent.doors import Doors
+from tests.app.agent.streams import soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -193,6 +194,19 @@ def test_a_record_that_is_sent_again_with_its_number_is_appended_once(doors: Doo
     assert answer.assigned_offset == 2
 
 
+def test_a_streams_records_do_not_go_into_a_later_topic_of_the_name(doors: Doors) -> None:
+    topic, [partition] = topic_of(doors)
+    with publishing(doors, topic, partition) as stream:
+        stream.send(data(b"one"))
+        assert stream.read().assigned_offset == 0
+        with doors.smq.connect() as client:
+            client.delete_topic(f"shop.{topic.name}")
+        doors.broker.ConfigureTopic(pb.ConfigureTopicRequest(topic=topic, partition_count=1))
+        stream.send(data(b"two"))
+        [answer] = stream.finish()
+    assert (answer.error_code, answer.error) == (2, f"there is no topic shop/{topic.name}")
+
+
 def test_publishers_are_listed_while_they_are_connected(doors: Doors) -> None:
     topic, [partition] = topic_of(doors)
     asked = pb.GetTopicPublishersRequest(topic=topic)
@@ -252,12 +266,22 @@ def test_the_agents_keys_go_where_kafkas_do_and_an_answer_is_of_one_partition(
     keys = [f"key-{number}".encode() for number in range(40)]
     stream.send(agent_pb.PublishRecordRequest(session_id=session))
     stream.send(*(agent_pb.PublishRecordRequest(key=key, value=order(1)) for key in keys))
+    soon(lambda: len(publishers_of(doors, topic)) == 4)
     answers = stream.finish()
+    assert publishers_of(doors, topic) == []
+    assert {each.partition for each in answers} == {0, 1, 2, 3}
+    sequences = [each.ack_sequence for each in answers]
+    assert sequences == sorted({*sequences})
+    assert sequences[-1] == 40
     assert sum(each.last_offset - each.base_offset + 1 for each in answers) == 40
     with doors.smq.connect() as client, client.producer() as producer:
         for record in records_of(doors, topic, 40):
             sent = producer.send(f"shop.{topic.name}", b"", key=record.key).result(10)
             assert sent.partition == record.partition
+
+
+def publishers_of(doors: Doors, topic: Topic) -> list[Any]:
+    return [*doors.broker.GetTopicPublishers(pb.GetTopicPublishersRequest(topic=topic)).publishers]
 
 
 def test_a_session_ends_with_its_stream_or_when_it_is_closed(doors: Doors) -> None:

@@ -1,8 +1,16 @@
 """Publish sessions: a principal's own, and bounded."""
 
 from typing import Any
+from uuid import UUID
 
-from smq.app.agent.publish_sessions import PublishSession, PublishSessions
+from smq.agent.answers import PublishAnswer
+from smq.agent.layouts import RingLayout
+from smq.agent.topic_names import TopicName
+from smq.app.agent.live import Live, LivePublisher
+from smq.app.agent.publish_sessions import PublishSession, PublishSessions, SessionPublishers
+from smq.app.agent.topics import KnownTopic
+
+TOPIC = KnownTopic(TopicName("shop", "orders"), UUID(int=1), {}, (RingLayout(1, 2),))
 
 
 def session(owner: str) -> PublishSession:
@@ -41,3 +49,16 @@ def test_of_too_many_the_oldest_goes() -> None:
         False,
         False,
     ]
+
+
+def test_a_session_is_a_publisher_to_each_partition_that_has_its_records() -> None:
+    live = Live[LivePublisher]()
+    publishers = SessionPublishers(live, PublishSession(TOPIC, "till-7", "alice"), "peer")
+    assert [*live.of("shop.orders")] == []
+    for partition, offset in ((1, 5), (0, 3), (1, 6), (2, 9), (0, -1)):
+        publishers.note(PublishAnswer(1, offset, offset, 1, partition=partition))
+    found = [*live.of("shop.orders")]
+    assert [(each.partition.start, each.acked_offset) for each in found] == [(1260, 6), (0, 3)]
+    assert {(each.name, each.client_id) for each in found} == {("till-7", "peer")}
+    publishers.end()
+    assert [*live.of("shop.orders")] == []
