@@ -25,6 +25,7 @@ from shm.kernels.reader.lend import (
     place_rows,
 )
 from shm.kernels.reader.lend_few import lend_few, new_few
+from shm.kernels.reader.messages import write_messages
 from shm.kernels.reader.sleep import BELLS_MAX, POLLED_WORDS, ReaderState, sleep_reader
 from shm.kernels.record.records import (
     count_utf8,
@@ -62,6 +63,7 @@ def warm_reader() -> None:
     scan_batches(log.ring, 0, 0, facts)
     fill_headers(log.ring, columns, headers)
     count_utf8(log.ring, headers[0], headers[1])
+    write_messages(log.ring, columns, 0, 1, np.zeros(64, np.uint8))
     views, bits = np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8)
     fill_views(log.ring, columns[0], columns[1], views, bits)
     _warm_sleep(ReaderState(log.memory, wanted, cursor, facts))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from smq.agent.proto.mq_broker_pb2 import DataMessage
-from smq.app.agent.fetch_calls import message_of
+from smq.app.agent.fetch_calls import STEP, message_of
 from smq.app.agent.readers import PartitionReaders, Reader
 from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import monotonic_ms
@@ -32,7 +32,6 @@ MESSAGE_BYTES = 200  # Of a message, beside its contents.
 AHEAD_RECORDS, AHEAD_BYTES = 256, 64 * 1024  # What a cursor takes out of a block.
 WAIT_AT_END_S = 1.0
 WAIT_BEHIND_S = 0.1  # There are records, unless all up to the end were aborted or compacted.
-STEP = 500  # Messages that are made without a pause.
 BLOCK_BYTES = 1024 * 1024  # A batch of the log may be much larger.
 
 Keep = Callable[[Sequence[DataMessage]], Sequence[DataMessage]]

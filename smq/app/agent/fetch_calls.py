@@ -5,9 +5,11 @@ answer ends before the first gap (of a marker, of an aborted record, of one that
 and a start within one has no messages, and `next_offset` behind it.
 """
 
+import asyncio
 from functools import partial
 from typing import NamedTuple
 
+from shm.kernels.reader.messages import TIME_MS_MAX
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import BrokerSide
@@ -34,7 +36,7 @@ MiB = 1024 * 1024
 MESSAGES_DEFAULT, MESSAGES_MAX = 100, 10_000
 BYTES_DEFAULT, BYTES_MAX = 4 * MiB, 100 * MiB
 ANSWER_REST_BYTES = 64 * 1024  # Of an answer, beside its messages.
-MESSAGE_REST_BYTES = 40  # Of a message, beside key, value and headers.
+STEP = 500  # Messages that are made without a pause.
 WAIT_MS_MAX = 60_000
 
 
@@ -46,6 +48,21 @@ class _WantedMessages(NamedTuple):
     bytes_max: int
     bytes_min: int
     deadline_ms: int
+
+
+class FetchAnswer(NamedTuple):
+    """A FetchMessageResponse whose messages are written already."""
+
+    messages: bytes
+    rest: pb.FetchMessageResponse
+
+    def SerializeToString(self) -> bytes:  # noqa: N802  (as messages have it)
+        """All of it."""
+        return bytes(self.rest.SerializeToString() + self.messages)
+
+    def ByteSize(self) -> int:  # noqa: N802
+        """Its size."""
+        return int(self.rest.ByteSize()) + len(self.messages)
 
 
 class FetchCalls:
@@ -66,7 +83,7 @@ class FetchCalls:
 
     async def _fetch(
         self, request: pb.FetchMessageRequest, call: Context
-    ) -> pb.FetchMessageResponse:
+    ) -> pb.FetchMessageResponse | FetchAnswer:
         wanted = _wanted(request)
         topic = self._topics.asked(call, topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
@@ -87,13 +104,13 @@ class FetchCalls:
             await reader.close()
             raise
         await self._readers.give_back(topic, partition, reader)
-        return pb.FetchMessageResponse(
-            messages=messages,
+        rest = pb.FetchMessageResponse(
             high_water_mark=max(ends.latest, next_offset),
             log_start_offset=ends.earliest,
             end_of_partition=next_offset >= ends.latest,
             next_offset=next_offset,
         )
+        return FetchAnswer(messages, rest)
 
     async def _describe(
         self, request: pb.GetPartitionRangeInfoRequest, call: Context
@@ -111,8 +128,8 @@ class FetchCalls:
                 high_water_mark=ends.latest,
             ),
             timestamp_range=pb.TimestampRangeInfo(
-                earliest_timestamp_ns=max(0, first.timestamp_ms) * MS_NS,
-                latest_timestamp_ns=max(0, last.timestamp_ms) * MS_NS,
+                earliest_timestamp_ns=time_ns(max(0, first.timestamp_ms)),
+                latest_timestamp_ns=time_ns(max(0, last.timestamp_ms)),
             ),
             record_count=ends.latest - ends.earliest,
             active_subscriptions=sum(
@@ -147,27 +164,75 @@ def _wanted(request: pb.FetchMessageRequest) -> _WantedMessages:
     )
 
 
-async def _read(reader: Reader, wanted: _WantedMessages) -> tuple[list[pb.DataMessage], int]:
+class _WrittenMessages:
+    """What an answer has so far: `end` is the offset behind it."""
+
+    def __init__(self, wanted: _WantedMessages) -> None:
+        self._wanted = wanted
+        self._pieces: list[bytes] = []
+        self.end, self.size_bytes = wanted.start, 0
+
+    @property
+    def count(self) -> int:
+        """How many messages they are."""
+        return self.end - self._wanted.start
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another one may come."""
+        wanted = self._wanted
+        return self.count < wanted.messages_max and self.size_bytes < wanted.bytes_max
+
+    def add(self, piece: bytes, count: int) -> None:
+        """So many more messages."""
+        self._pieces.append(piece)
+        self.end += count
+        self.size_bytes += len(piece)
+
+    def take(self, reader: Reader) -> bool:
+        """Take what `reader` shows, which is at the end; False: there is no room for it."""
+        wanted = self._wanted
+        left = wanted.messages_max - self.count, wanted.bytes_max - self.size_bytes
+        piece, count = reader.take_messages(*left)
+        if not count:  # It has headers, or is too large for the room that is left.
+            record = reader.peek()
+            assert record is not None
+            piece = pb.FetchMessageResponse(messages=[message_of(record)]).SerializeToString()
+            if self.count and len(piece) > left[1]:
+                return False
+            reader.take()
+            count = 1
+        self.add(piece, count)
+        return True
+
+    def joined(self) -> bytes:
+        """All of them."""
+        return b"".join(self._pieces)
+
+
+async def _read(reader: Reader, wanted: _WantedMessages) -> tuple[bytes, int]:
     """Messages from the start on, without a gap, and the offset behind them."""
-    messages: list[pb.DataMessage] = []
-    at, size_bytes = wanted.start, 0
-    while len(messages) < wanted.messages_max and size_bytes < wanted.bytes_max:
+    found, pieces = _WrittenMessages(wanted), 0
+    while found.has_room:
         record = reader.peek()
         if record is None:
-            left_ms = wanted.deadline_ms - monotonic_ms() if size_bytes < wanted.bytes_min else 0
+            is_enough = found.size_bytes >= wanted.bytes_min
+            left_ms = 0 if is_enough else wanted.deadline_ms - monotonic_ms()
             if not await reader.wait(max(0, left_ms) / 1000) and left_ms <= 0:
-                return messages, at if messages else max(at, reader.position)
-            continue
-        if record.offset != at:
-            return messages, at if messages else record.offset
-        message = message_of(record)
-        size_bytes += message.ByteSize() + MESSAGE_REST_BYTES
-        if messages and size_bytes > wanted.bytes_max:
+                end = found.end if found.count else max(found.end, reader.position)
+                return found.joined(), end
+        elif record.offset != found.end:
+            return found.joined(), found.end if found.count else record.offset
+        elif not found.take(reader):
             break
-        messages.append(message)
-        reader.take()
-        at += 1
-    return messages, at
+        elif (pieces := pieces + 1) % STEP == 0:
+            await asyncio.sleep(0)
+    return found.joined(), found.end
+
+
+def time_ns(time_ms: int) -> int:
+    """A record's time, which may be any: at most what 64 bits hold in nanoseconds."""
+    return max(-TIME_MS_MAX, min(time_ms, TIME_MS_MAX)) * MS_NS
 
 
 def message_of(record: Record) -> pb.DataMessage:
@@ -176,7 +241,7 @@ def message_of(record: Record) -> pb.DataMessage:
     message = pb.DataMessage(
         key=record.key or b"",
         value=b"" if value is None else bytes(value),
-        ts_ns=record.timestamp_ms * MS_NS,
+        ts_ns=time_ns(record.timestamp_ms),
         offset=record.offset,
     )
     for key, header in record.headers:

@@ -6,6 +6,7 @@ A method that has none is UNIMPLEMENTED, with a sentence. What a handler raises 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from operator import methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
 import grpc
@@ -78,7 +79,6 @@ def service_of(
     assert handlers.keys() <= known, f"{service.full_name} has no {handlers.keys() - known}"
     methods = {
         method.name: _handled(
-            method,
             GuardedMethod(method, handlers.get(method.name, _unimplemented), gate),
             _reader(method, with_bytes=method.name in with_bytes),
             CountedCalls(timings, service.full_name, method.name),
@@ -125,7 +125,6 @@ class GuardedMethod:
 
 
 def _handled(
-    method: MethodDescriptor,
     guarded: GuardedMethod,
     read: Callable[[bytes], Any],
     calls: CountedCalls,
@@ -142,7 +141,7 @@ def _handled(
     return forms[guarded.takes_one, guarded.gives_one](
         answered,
         request_deserializer=read,
-        response_serializer=GetMessageClass(method.output_type).SerializeToString,
+        response_serializer=methodcaller("SerializeToString"),
     )
 
 

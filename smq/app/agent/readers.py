@@ -7,6 +7,10 @@ back, and keeps what its last caller had no room for. It sees committed records 
 from collections import deque
 from functools import partial
 
+import numpy as np
+
+from shm.kernels.reader.messages import MESSAGE_REST_BYTES, write_messages
+from shm.kernels.record.records import C_HEADER_COUNT
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.topics import KnownTopic
 from smq.client.client import Client
@@ -63,6 +67,22 @@ class Reader:
         record = self._ahead.popleft()
         self.position = record.offset + 1 if self._ahead else self._read_to
         return record
+
+    def take_messages(self, count_max: int, bytes_max: int) -> tuple[bytes, int]:
+        """Take records whose offsets follow one another, from the one that `peek` shows, written as
+        the messages of a FetchMessageResponse; how many. None if it has headers or no room."""
+        _, _, chunk, row = self._ahead[0]
+        if chunk.columns.item(C_HEADER_COUNT, row):
+            return b"", 0
+        end = min(len(chunk), row + count_max)
+        data = chunk.memory.view()
+        data.flags.writeable = False  # The kernel is compiled for such.
+        room = min(bytes_max, data.nbytes + (end - row) * MESSAGE_REST_BYTES)
+        out = np.empty(room, np.uint8)
+        stop, size = write_messages(data, chunk.columns, row, end, out)
+        for _ in range(stop - row):
+            self.take()
+        return out[:size].tobytes(), stop - row
 
     async def wait(self, timeout_s: float) -> bool:
         """Read what is there, or arrives in time; whether there is a record now.

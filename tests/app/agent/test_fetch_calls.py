@@ -74,6 +74,30 @@ def test_an_answer_below_four_mebibytes_is_the_default(doors: Doors) -> None:
     assert len(fetch(doors, topic, 0, max_bytes=50_000_000).messages) == 6
 
 
+def test_records_with_headers_and_without_come_in_one_answer(doors: Doors) -> None:
+    name, topic = topic_with(doors, [])
+    with doors.smq.connect() as client, client.producer() as producer:
+        for number in range(1200):
+            headers = [("h", b"%d" % number)] if 100 <= number < 1000 or number % 7 == 0 else None
+            producer.send(name, None if number % 5 == 0 else b"%d" % number, headers=headers)
+    found = fetch(doors, topic, 3, max_messages=10_000)
+    assert [each.offset for each in found.messages] == [*range(3, 1200)]
+    for each in found.messages:
+        has_headers = 100 <= each.offset < 1000 or each.offset % 7 == 0
+        assert [header.value for header in each.headers] == [b"%d" % each.offset] * has_headers
+        assert each.value == (b"" if each.offset % 5 == 0 else b"%d" % each.offset)
+
+
+def test_times_beyond_the_nanoseconds_of_64_bits_are_the_last_of_these(doors: Doors) -> None:
+    name, topic = topic_with(doors, [], **{"message.timestamp.after.max.ms": f"{2**63 - 1}"})
+    with doors.smq.connect() as client, client.producer() as producer:
+        for headers in (None, [("h", b"x")]):
+            producer.send(name, b"v", timestamp_ms=2**62, headers=headers)
+    found = fetch(doors, topic, 0)
+    assert {each.ts_ns // 10**6 for each in found.messages} == {(2**63 - 1) // 10**6}
+    assert len(found.messages) == 2
+
+
 def test_an_offset_out_of_range_is_answered_with_the_range_and_where_to_go_on(doors: Doors) -> None:
     _, topic = topic_with(doors, [b"a"])
     found = fetch(doors, topic, 7)

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from smq.agent.layouts import RingLayout
+from smq.agent.proto.mq_broker_pb2 import FetchMessageResponse
 from smq.agent.topic_names import TopicName
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.readers import IDLE_MAX, PartitionReaders, Reader
@@ -58,6 +59,34 @@ def test_a_reader_goes_on_and_goes_elsewhere(broker: SmqBroker) -> None:
         assert reader.position == 100
         await readers.give_back(topic, 0, reader)
         assert await readers.at(topic, 0, 100) is reader
+        await reader.close()
+        side.close()
+
+    asyncio.run(talk())
+
+
+def test_a_reader_writes_messages_of_what_it_has_read(broker: SmqBroker) -> None:
+    topic = filled(broker, 100)
+
+    async def talk() -> None:
+        side = BrokerSide(broker.data_dir)
+        reader = await PartitionReaders(side).at(topic, 0, 10)
+        found = FetchMessageResponse()
+        for count_max, bytes_max in ((5, 10_000), (1000, 60), (1000, 10_000)):
+            while reader.peek() is None:
+                assert await reader.wait(5)
+            data, count = reader.take_messages(count_max, bytes_max)
+            assert 0 < count <= count_max
+            assert len(data) <= bytes_max
+            found.MergeFromString(data)
+            assert reader.position == 10 + len(found.messages)
+        values = [each.value for each in found.messages]
+        assert values == [b"%d" % number for number in range(10, 10 + len(values))]
+        await reader.seek(50)
+        while reader.peek() is None:
+            assert await reader.wait(5)
+        assert reader.take_messages(10, 3) == (b"", 0)
+        assert reader.take().offset == 50
         await reader.close()
         side.close()
 

@@ -1,0 +1,105 @@
+"""Writes records as protobuf messages, each of them a field of the message around it.
+
+    0A length | 0A length key | 12 length value | 18 time, ns | C0 3E offset
+              | unless empty  | unless empty    | unless 0    | unless 0
+
+So SeaweedMQ's FetchMessageResponse has its DataMessages; the offset is our own field, 1000. Its
+clients count offsets from the first one: the records of a call follow one another without a gap.
+"""
+
+import numpy as np
+
+from shm.kernels.base.bytes import copy_short
+from shm.kernels.base.jit import kernel
+from shm.kernels.record.records import (
+    C_HEADER_COUNT,
+    C_KEY_AT,
+    C_KEY_LENGTH,
+    C_OFFSET,
+    C_TIMESTAMP,
+    C_VALUE_AT,
+    C_VALUE_LENGTH,
+)
+
+MESSAGE_TAG = KEY_TAG = 0x0A
+VALUE_TAG, TIME_TAG = 0x12, 0x18
+OFFSET_TAG = 0xC0, 0x3E
+MS_NS = 1_000_000
+TIME_MS_MAX = (2**63 - 1) // MS_NS  # Beyond it, in the year 2262, nanoseconds have no 64 bits.
+MESSAGE_REST_BYTES = 48
+"""More than a message has beside its key and its value."""
+assert MESSAGE_REST_BYTES >= 3 * (1 + 5) + (1 + 10) + (2 + 10)
+
+
+@kernel
+def number_bytes(value):
+    """The encoded size of a varint, which has 64 bits if it is negative."""
+    bits, count = np.uint64(value), 1
+    while bits > np.uint64(127):
+        bits >>= np.uint64(7)
+        count += 1
+    return count
+
+
+@kernel
+def put_number(out, at, value):
+    """Write a varint; returns its end."""
+    bits = np.uint64(value)
+    while bits > np.uint64(127):
+        out[at] = (bits & np.uint64(127)) | np.uint64(128)
+        bits >>= np.uint64(7)
+        at += 1
+    out[at] = bits
+    return at + 1
+
+
+@kernel
+def bytes_bytes(length):
+    """The size of a field of bytes; none if they are empty or null."""
+    return 1 + number_bytes(length) + length if length > 0 else 0
+
+
+@kernel
+def put_bytes(out, at, tag, data, start, length):
+    """Write a field of bytes, unless they are empty or null; returns its end."""
+    if length > 0:
+        out[at] = tag
+        at = put_number(out, at + 1, length)
+        copy_short(out, at, data, start, length)
+        at += length
+    return at
+
+
+@kernel
+def write_messages(data, columns, first, end, out):
+    """Write the records of rows `first` to `end`, as many as `out` has room for; (next row, bytes).
+
+    It stops before a record with headers, and before one whose offset does not follow.
+    data: uint8, read-only; columns: int64 [C_FIELDS, rows]; out: uint8.
+    """
+    at, row = 0, first
+    while row < end:
+        offset = columns[C_OFFSET, row]
+        if columns[C_HEADER_COUNT, row] > 0 or offset - columns[C_OFFSET, first] != row - first:
+            break
+        time_ns = max(-TIME_MS_MAX, min(columns[C_TIMESTAMP, row], TIME_MS_MAX)) * MS_NS
+        key_length, value_length = columns[C_KEY_LENGTH, row], columns[C_VALUE_LENGTH, row]
+        size = bytes_bytes(key_length) + bytes_bytes(value_length)
+        if time_ns != 0:
+            size += 1 + number_bytes(time_ns)
+        if offset != 0:
+            size += 2 + number_bytes(offset)
+        if at + 1 + number_bytes(size) + size > len(out):
+            break
+        out[at] = MESSAGE_TAG
+        at = put_number(out, at + 1, size)
+        at = put_bytes(out, at, KEY_TAG, data, columns[C_KEY_AT, row], key_length)
+        at = put_bytes(out, at, VALUE_TAG, data, columns[C_VALUE_AT, row], value_length)
+        if time_ns != 0:
+            out[at] = TIME_TAG
+            at = put_number(out, at + 1, time_ns)
+        if offset != 0:
+            out[at], out[at + 1] = OFFSET_TAG
+            at = put_number(out, at + 2, offset)
+        row += 1
+    return row, at
