@@ -12,9 +12,9 @@ which all processes may read.
 Bucket b of a histogram counts requests of less than 2 ** b microseconds, the last one all others.
 Slot s of an API's errors counts error code s - 1, the last one all others. Behind the coordinator's
 errors are the agent's calls: of each RPC how many ended with each status, how long these took, and
-how many are open. Words are
-int64, little endian, independent of each other. A row of the ring is published by its number, which
-is 0 while the row is written: a reader copies, then checks the number again.
+how many are open; then, of each of its ports, when its first certificate ends. Words are int64,
+little endian, independent of each other. A row of the ring is published by its number, which is 0
+while the row is written: a reader copies, then checks the number again.
 """
 
 import mmap
@@ -45,7 +45,8 @@ NODE_WORDS = _ERRORS_AT + _ERRORS_WORDS
 RPCS = 64
 RPC_STATUSES = 17  # Of gRPC.
 _RPC_WORDS = RPC_STATUSES + 2
-_RPCS_WORDS = RPCS * _RPC_WORDS
+RPC_PORTS = 2
+_RPCS_WORDS = RPCS * _RPC_WORDS + RPC_PORTS
 
 
 class SlowRequest(NamedTuple):
@@ -150,10 +151,13 @@ class RpcTimings:
     totals  int64 [RPCS, RPC_STATUSES]: calls that ended, by their status
     sums    int64 [RPCS], ns: how long these took
     begun   int64 [RPCS]: how many are open
+    ends    int64 [RPC_PORTS], ms, wall time: when the first certificate of a port ends; 0: it has
+            none
     """
 
     def __init__(self, words: np.ndarray) -> None:
-        table = words.reshape(RPCS, _RPC_WORDS)
+        table = words[:-RPC_PORTS].reshape(RPCS, _RPC_WORDS)
+        self.ends = words[-RPC_PORTS:]
         self.totals = table[:, :RPC_STATUSES]
         self.sums, self.begun = table[:, RPC_STATUSES], table[:, RPC_STATUSES + 1]
 

@@ -22,7 +22,9 @@ DEFAULT_NAME = "PLAINTEXT"
 HTTP = "HTTP"
 """The name of HTTP's door: of its settings, and for who asks there."""
 GRPC, AGENT = "GRPC", "AGENT"
-"""The names of SeaweedMQ's doors (`grpc.port`, `agent.port`), likewise."""
+"""The names of SeaweedMQ's doors, likewise."""
+GRPC_NAMES = {"grpc.port": GRPC, "agent.port": AGENT}
+"""These names, by the settings of the ports."""
 UNIX = "unix"
 """The listener for this host's users, by unix sockets. Names in settings are upper-case."""
 _LISTENER = re.compile(r"\s*([A-Za-z0-9_-]+)://(.*?)\s*")
@@ -117,12 +119,12 @@ def grpc_listeners(config: Config) -> dict[str, Listener]:
     """SeaweedMQ's services that are on, as listeners, by the settings of their ports. What the map
     of protocols does not name is plain. Raises ValueError with a sentence."""
     protocols = _protocols(config.listener_security_protocol_map)
-    names = {"grpc.port": GRPC, "agent.port": AGENT}
     found = {}
     for setting, port in grpc_ports(config).items():
         endpoint = Endpoint(config.grpc_host, port)
-        protocol = Protocol[protocols.get(names[setting], Protocol.PLAINTEXT.name)]
-        found[setting] = Listener(names[setting], protocol, endpoint, endpoint)
+        name = GRPC_NAMES[setting]
+        protocol = Protocol[protocols.get(name, Protocol.PLAINTEXT.name)]
+        found[setting] = Listener(name, protocol, endpoint, endpoint)
     return found
 
 

@@ -46,8 +46,10 @@ def test_another_process_reads_the_agents_calls() -> None:
     assert (theirs.begun[7], theirs.totals[7, 5], theirs.sums[7]) == (1, 1, 1000)
     assert theirs.totals.sum() == 1
     assert Timings.attach(ours.fd).errors().sum() == 0
+    mine.ends[:] = 5, 6
     mine.restart()
     assert theirs.begun.sum() == 0
+    assert theirs.ends.tolist() == [5, 6]
     assert RpcTimings.private().totals.shape == theirs.totals.shape
     os.close(ours.fd)
 

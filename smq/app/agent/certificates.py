@@ -6,14 +6,29 @@ has its own TLS, of which it lets little be chosen (docs/seaweedmq.md).
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
-from smq.app.process.key_stores import NOBODY, STAYS, TlsSettings, context_of, pem_of
+from smq.app.process.key_stores import (
+    NOBODY,
+    STAYS,
+    TlsSettings,
+    context_of,
+    end_of_chain,
+    pem_of,
+)
 from smq.app.process.watched_files import Sentences, WatchedFiles
 
-_NONE = object()  # Keys that cannot be used, after a broker has served.
+
+class _Keys(NamedTuple):
+    """As gRPC takes them, and when their first certificate ends."""
+
+    configuration: Any
+    end_ms: int
+
+
+_NONE = _Keys(None, 0)  # Keys that cannot be used, after a broker has served.
 
 
 class GrpcKeys:
@@ -25,9 +40,9 @@ class GrpcKeys:
         """Raises UnusableKeys, unless the broker `has_served`: then the port opens once they can be
         used."""
         self._requires_certificates = settings.client_auth == "required"
-        self._watched = WatchedFiles[Any](
+        self._watched = WatchedFiles[_Keys](
             settings.files,
-            partial(_configuration, settings),
+            partial(_keys, settings),
             Sentences(f"ssl ({settings.listener}): the keys have been read again", STAYS, NOBODY),
             say,
             _NONE if has_served else None,
@@ -43,12 +58,17 @@ class GrpcKeys:
         """Whether a port can open with them."""
         return self._watched.value is not _NONE
 
+    @property
+    def end_ms(self) -> int:
+        """The wall time when the first of their certificates ends; 0: unknown."""
+        return self._watched.value.end_ms
+
     def credentials(self) -> grpc.ServerCredentials:
         """What a port opens with."""
         assert self.are_usable
         self._given = self._watched.value
         return grpc.dynamic_ssl_server_credentials(
-            self._given, self.newer, self._requires_certificates
+            self._given.configuration, self.newer, self._requires_certificates
         )
 
     def newer(self) -> Any:  # noqa: ANN401  (gRPC's configuration)
@@ -57,10 +77,12 @@ class GrpcKeys:
         if found is self._given:
             return None
         self._given = found
-        return found
+        return found.configuration
 
 
-def _configuration(settings: TlsSettings) -> Any:  # noqa: ANN401  (gRPC's)
+def _keys(settings: TlsSettings) -> _Keys:
     context_of(settings)  # OpenSSL says what is wrong, where gRPC refuses each handshake.
     pem = pem_of(settings)
-    return grpc.ssl_server_certificate_configuration([(pem.key, pem.chain)], pem.trusted or None)
+    pair = pem.key, pem.chain
+    found = grpc.ssl_server_certificate_configuration([pair], pem.trusted or None)
+    return _Keys(found, end_of_chain(pem.chain))

@@ -1,10 +1,11 @@
 """SeaweedMQ's two ports as listeners: their keys, and the gates through which calls come."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from shm.timings import RpcTimings
 from smq.app.agent.certificates import GrpcKeys
 from smq.app.agent.gate import LOOK_S, CallGate
 from smq.app.agent.logins import MetadataLogins
@@ -19,7 +20,7 @@ from smq.security.access import AccessView
 from smq.security.decoys import Decoys
 from smq.security.distinguished_names import MappingRules
 from smq.security.listener_rules import takes_tokens_by_grpc
-from smq.security.listeners import Listener, grpc_listeners
+from smq.security.listeners import GRPC_NAMES, Listener, grpc_listeners
 from smq.security.plain import PlainServer
 from smq.shard.quotas import ClientQuotas
 
@@ -102,9 +103,14 @@ class PortWatch:
     """Keeps looking at what may end streams, at quotas, and at files with keys."""
 
     def __init__(
-        self, ports: Sequence[ServedPort], quotas: ClientQuotas, current: Callable[[], Quotas]
+        self,
+        ports: Mapping[str, ServedPort],
+        quotas: ClientQuotas,
+        current: Callable[[], Quotas],
+        timings: RpcTimings,
     ) -> None:
-        self._ports, self._quotas, self._current = ports, quotas, current
+        self._ports, self._quotas, self._current = [*ports.values()], quotas, current
+        self._timings, self._keys = timings, [ports.get(name) for name in GRPC_NAMES]
 
     async def keep_judging(self) -> None:
         """Judge what is open, for ever."""
@@ -117,6 +123,11 @@ class PortWatch:
         """Use quotas and files that have changed, for ever."""
         while True:
             self._quotas.take(self._current())
+            self._timings.ends[:] = [*map(_end_ms, self._keys)]
             await asyncio.sleep(KEYS_S)
             for each in self._ports:
                 each.look()
+
+
+def _end_ms(port: ServedPort | None) -> int:
+    return 0 if port is None or port.keys is None else port.keys.end_ms

@@ -102,7 +102,7 @@ async def _serve(inheritance: Inheritance) -> None:
     ports = ports_of(inheritance, access, quotas)
     broker = BrokerSide(inheritance.data_dir, inheritance.agent_fds)
     parts = _parts(inheritance, broker, ports)
-    watch = PortWatch([*ports.values()], quotas, parts.topics.quotas)
+    watch = PortWatch(ports, quotas, parts.topics.quotas, inheritance.timings.rpcs())
     logins = [each.logins for each in ports.values() if each.logins is not None]
     coordinator = inheritance.socket_path(COORDINATOR)
     teller = AuditTeller(access.audit, coordinator, say_error, _in_one_thread("audit"), logins)

@@ -4,7 +4,7 @@ It asks no other process, so metrics work while a shard hangs, and cost the data
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +46,7 @@ from smq.log.room import room_of
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import ErrorCode, StoreError
 from smq.model.rpcs import RPCS, STATUSES
+from smq.security.listeners import GRPC_NAMES
 from smq.store.overview import Committed, Overview, Sealed, open_overview
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Observer:
             started_ms=status.started_ms,
             processes=[*_processes(status)],
             nodes=[*_nodes(block)],
-            certificates=[*_certificates(status, block)],
+            certificates=[*_certificates(status, block), *self._grpc_certificates()],
             logs=[*self._logs(status.wal_bytes_max)],
             partitions=partitions,
             offsets=[*self._offsets(rows)],
@@ -244,6 +245,10 @@ class Observer:
                 int(word[words.COUNTER_SYNC_NS]) / 1e9,
             )
 
+    def _grpc_certificates(self) -> list[CertificateFacts]:
+        ends = [] if self._timings is None else self._timings.rpcs().ends.tolist()
+        return [*grpc_certificates(ends, wall_ms())]
+
     def _nodes_timings(self) -> list[NodeTimings]:
         return self._timings.nodes() if self._timings else []
 
@@ -275,6 +280,13 @@ def rpcs_of(timings: RpcTimings) -> Iterator[RpcFacts]:
         if begun or any(totals):
             by_status = {name: n for name, n in zip(STATUSES, totals, strict=True) if n}
             yield RpcFacts(service, method, by_status, int(timings.sums[number]) / 1e9, begun)
+
+
+def grpc_certificates(ends_ms: Sequence[int], at_ms: int) -> Iterator[CertificateFacts]:
+    """How long those of the agent's ports are valid; 0: it has none."""
+    for name, end_ms in zip(GRPC_NAMES.values(), ends_ms, strict=False):
+        if end_ms:
+            yield CertificateFacts(name, (end_ms - at_ms) / DAY_MS)
 
 
 def _places(rows: np.ndarray) -> dict[int, int]:

@@ -220,8 +220,12 @@ class WatchedContext:
 
 def _context_and_end(settings: TlsSettings) -> tuple[ssl.SSLContext, int]:
     pem = pem_of(settings)
-    context = _context(settings, pem)
+    return _context(settings, pem), end_of_chain(pem.chain)
+
+
+def end_of_chain(chain: bytes) -> int:
+    """The wall time when the first certificate of a chain ends; 0: unknown."""
     try:
-        return context, first_end_ms(pem.chain)
+        return first_end_ms(chain)
     except UnreadableDer:  # OpenSSL has read it: it takes more than we do.
-        return context, 0
+        return 0

@@ -6,6 +6,7 @@ import pytest
 
 from smq.app.agent.certificates import GrpcKeys
 from smq.app.process.key_stores import NOBODY, STAYS, UnusableKeys
+from smq.security.validity import first_end_ms
 from tests.app.process.test_key_stores import AUTHORITY, BROKER, OTHER, settings, written
 
 
@@ -14,6 +15,7 @@ def test_changed_keys_are_given_once(tmp_path: Path) -> None:
     said: list[str] = []
     keys = GrpcKeys(settings(keystore_location=path), said.append)
     assert keys.are_usable
+    assert keys.end_ms == first_end_ms(BROKER.certificate)
     assert keys.credentials() is not None
     assert keys.newer() is None
     written(path, OTHER.key, OTHER.certificate, b"\n")
@@ -35,6 +37,7 @@ def test_keys_that_cannot_be_used_open_no_port(tmp_path: Path) -> None:
     keys = GrpcKeys(settings(keystore_location=path), said.append, has_served=True)
     usable = [keys.are_usable]
     assert said[-1].endswith(NOBODY)
+    assert keys.end_ms == 0
     written(path, BROKER.key, BROKER.certificate)
     keys.look()
     assert [*usable, keys.are_usable] == [False, True]

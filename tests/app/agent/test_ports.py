@@ -19,6 +19,7 @@ from smq.agent.proto import (
 )
 from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, Topic
 from smq.app.agent.logins import NO_LOGIN, SEEN, WRONG
+from smq.app.front.observer import Observer
 from smq.app.process.inheritance import agent_name, socket_path
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.questions import Question
@@ -304,11 +305,18 @@ def shown_by(address: str) -> bytes:
     return ssl.get_server_certificate((host, int(port))).encode()
 
 
+def certificates_of(broker: SmqBroker) -> set[str]:
+    """The listeners whose certificates' ends are metrics."""
+    facts = Observer(broker.data_dir).look().certificates
+    return {each.listener for each in facts if each.days_left > 0}
+
+
 def test_replaced_keys_are_shown_to_new_connections(tmp_path: Path) -> None:
     certs = make_certificates(tmp_path / "one")
     with SmqBroker(tmp_path / "b", settings_of(certs)) as broker:
         address = broker.status().grpc
         before = shown_by(address)
+        soon(lambda: certificates_of(broker) == {"GRPC", "AGENT"})
         other = make_certificates(tmp_path / "two")
         shutil.copy(other / "broker.pem", certs / "broker.pem")
         soon(lambda: shown_by(address) != before)

@@ -5,7 +5,8 @@ import signal
 from pathlib import Path
 from uuid import uuid4
 
-from smq.app.front.observer import Observer
+from smq.app.front.observer import Observer, grpc_certificates
+from smq.front.metrics.facts import CertificateFacts
 from smq.testing.smq_broker import SmqBroker
 
 
@@ -59,3 +60,9 @@ def test_an_observer_finds_no_facts_in_an_unserved_directory(tmp_path: Path) -> 
     facts = Observer(tmp_path).look()
     assert not facts.is_ready
     assert not facts.nodes
+
+
+def test_certificates_of_the_agents_ports_are_facts_where_there_are_some() -> None:
+    day_ms = 86_400_000
+    assert [*grpc_certificates([0, 5 * day_ms], 3 * day_ms)] == [CertificateFacts("AGENT", 2.0)]
+    assert [*grpc_certificates([], 0)] == []
