@@ -16,7 +16,7 @@ import smq
 from smq.app.process.status import read_status
 from smq.model.config import Config
 from smq.model.errors import BrokerError
-from smq.security.listeners import listeners_of
+from smq.security.listeners import grpc_listeners, listeners_of
 from tests.cli.test_prepare import READ
 from tests.deploy.started import SECONDS_MAX, Described, login_of, started
 from tests.deploy.test_image import started as started_by_image
@@ -107,6 +107,26 @@ def test_clients_may_be_known_by_their_certificates() -> None:
     [listener] = listeners_of(config)
     assert (listener.client_auth(config), config.super_users) == ("required", "User:CN=ops")
     assert config.listener_security_protocol_map == "CLIENTS:SSL"
+
+
+@pytest.mark.parametrize("certificates", ["false", "true"])
+def test_the_grpc_services_have_the_security_of_the_listener(certificates: str) -> None:
+    rendered = pod("tls.secret=pair", f"tls.clientCertificates={certificates}", "grpc.enabled=true")
+    config = started_by_image(environment=environment(rendered))
+    assert isinstance(config, Config)
+    [kafka] = listeners_of(config)
+    found = grpc_listeners(config)
+    assert {name: each.listens.port for name, each in found.items()} == {
+        "grpc.port": 17777,
+        "agent.port": 16777,
+    }
+    for each in found.values():
+        assert each.protocol is kafka.protocol
+        assert each.client_auth(config) == kafka.client_auth(config)
+    assert config.grpc_advertise == "queue.ours.svc:17777"
+    [broker] = rendered["spec"]["containers"]
+    assert {each["name"] for each in broker["ports"]} >= {"grpc", "agent"}
+    assert "SMQ_GRPC_PORT" not in environment(pod("tls.secret=pair"))
 
 
 def test_a_secret_with_a_file_says_all_about_listeners() -> None:

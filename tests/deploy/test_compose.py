@@ -14,9 +14,15 @@ import yaml
 
 import smq
 from smq.app.process.status import read_status
+from smq.model.config import Config
 from smq.model.errors import BrokerError
+from smq.security.listeners import Protocol, grpc_listeners, grpc_ports
 from tests.deploy.started import Described, login_of, run, started
-from tests.deploy.test_image import DOCKERFILE, image_environment
+from tests.deploy.test_image import (
+    DOCKERFILE,
+    image_environment,
+    started as started_by_image,
+)
 
 DEPLOY = Path("deploy")
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]
@@ -39,14 +45,16 @@ def entry_point() -> list[str]:
     return words
 
 
+def with_defaults(environment: dict[str, str]) -> dict[str, str]:
+    """The variables of a service, where the host sets none."""
+    return {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in environment.items()}
+
+
 def of_compose(home: Path) -> Described:
     """The services of SMQ; `home` is where compose.yml lies."""
     shutil.copy(DEPLOY / "image.toml", home)
     prepare = COMPOSE["prepare"]
-    environment = {
-        name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value)
-        for name, value in COMPOSE["smq"]["environment"].items()
-    }
+    environment = with_defaults(COMPOSE["smq"]["environment"])
     image = image_environment() | {"SMQ_HTTP_HOST": "127.0.0.1", "SMQ_HTTP_PORT": "0"}
     del image["XDG_CACHE_HOME"]  # Compiled kernels are here.
     return Described(
@@ -147,6 +155,19 @@ def test_the_broker_sees_no_password_and_prometheus_no_key() -> None:
     assert COMPOSE["prepare"]["network_mode"] == "none"
     assert not any("SMQ_" in str(each) for name, each in COMPOSE.items() if name != "smq")
     assert "PASSWORD" not in (DEPLOY / "compose.yml").read_text()
+
+
+def test_the_grpc_services_of_the_page_are_behind_tls_and_logins() -> None:
+    [block] = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    own = yaml.safe_load(block)["services"]["smq"]
+    environment = with_defaults(COMPOSE["smq"]["environment"] | own["environment"])
+    config = started_by_image(environment=environment)
+    assert isinstance(config, Config)
+    protocols = {each.protocol for each in grpc_listeners(config).values()}
+    assert protocols == {Protocol.SASL_SSL}
+    ports = [f"{port}:{port}" for port in grpc_ports(config).values()]
+    assert ports == own["ports"]
+    assert config.grpc_advertise == "localhost:17777"
 
 
 def test_secrets_get_neither_into_the_image_nor_into_the_repository() -> None:

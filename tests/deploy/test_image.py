@@ -81,5 +81,5 @@ def test_a_file_in_the_place_of_the_images_says_all() -> None:
     assert str(config.data_dir) == "/data"
 
 
-def test_the_image_reads_pkcs12_and_names_of_certificates() -> None:
-    assert "--prefix=/install '/src[security]'\n" in DOCKERFILE
+def test_the_image_reads_pkcs12_and_names_of_certificates_and_speaks_grpc() -> None:
+    assert "--prefix=/install '/src[security,grpc]'\n" in DOCKERFILE
