@@ -41,6 +41,7 @@ WITHOUT_OWN_TEST = {
     "shm/kernels/twin/produce.py": "as above",
     "smq/testing": "the test kit: every test that uses it tests it",
     "examples/demo": "run by tests/examples/test_demo.py as a program",
+    "examples/seaweedmq": "run by tests/examples/test_seaweedmq.py as a program",
     "bench": "measures; checked by running it",
 }
 PROGRAMS = {
@@ -49,6 +50,7 @@ PROGRAMS = {
     "smq/agent/generate.py": "python -m smq.agent.generate",
     "smq/cli/documentation/pages.py": "make docs",
     "examples/demo/__main__.py": "make demo",
+    "examples/seaweedmq/orders.py": "python -m examples.seaweedmq.orders",
     "spark_jobs": "started by smq spark, as programs",
     "bench": "make bench",
 }
@@ -117,6 +119,7 @@ WALL_TIME = {
     "smq/app/supervisor/serve.py": "since when the broker runs",
     "smq/app/agent/appending.py": "what a record's time may be",
     "smq/app/agent/publish_calls.py": "records' times; since when a publisher is connected",
+    "smq/app/agent/publish_sessions.py": "since when a publisher is connected",
     "smq/app/agent/subscribing.py": "since when a subscriber is connected",
     "smq/app/agent/subscribe_calls.py": "when a subscriber was seen",
     "smq/app/agent/record_calls.py": "when a subscriber was seen",

