@@ -8,13 +8,17 @@ whichever stream comes first, and cannot be closed.
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import grpc
 import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Topic
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.locate import cluster_at
+from smq.testing.processes import ReservedPorts
 from smq.testing.smq_broker import SmqBroker
 from tests.agent.seaweedmq import RECORDED
 from tests.app.agent.doors import SETTINGS, Doors, opened
@@ -23,7 +27,7 @@ from tests.clients import toolchain
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(900)]
 
-MANY, FEW = 50_000, 100
+MANY, SOME, FEW = 50_000, 2_000, 100
 RUN_SECONDS_MAX = 200
 
 
@@ -44,9 +48,11 @@ def call(what: str, *arguments: object) -> list[str]:
     return [*toolchain.seaweedmq("referee"), what, *map(str, arguments)]
 
 
-def subscribe(service: str, address: str, topic: str, group: str, count: int) -> list[int]:
-    """The records that a subscriber reads."""
-    command = call(f"{service}-subscribe", address, "shop", topic, group, count)
+def subscribe(
+    service: str, address: str, topic: str, group: str, count: int, *limits: int
+) -> list[int]:
+    """The records that a subscriber reads; agents have limits of partitions and of the window."""
+    command = call(f"{service}-subscribe", address, "shop", topic, group, count, *limits)
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX
     )
@@ -67,20 +73,21 @@ def end_of(doors: Doors, name: str) -> int:
 
 def test_agent_client_publishes_subscribes_and_resumes(doors: Doors) -> None:
     address = doors.smq.status().agent
-
-    def publish(first: int, count: int) -> None:
-        command = call("agent-publish", address, "shop", "agent", 4, first, count)
-        with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
-            soon(lambda: exists(doors, "agent") and end_of(doors, "agent") == first + count)
-            assert program.stdin is not None
-            program.stdin.close()
-            assert program.wait(RUN_SECONDS_MAX) == 0
-
-    publish(0, MANY)
-    assert sorted(subscribe("agent", address, "agent", "readers", MANY)) == [*range(MANY)]
-    publish(MANY, FEW)
-    found = subscribe("agent", address, "agent", "readers", FEW)
+    publish_by_agent(doors, address, "agent", 0, MANY)
+    assert sorted(subscribe("agent", address, "agent", "readers", MANY, 0, 0)) == [*range(MANY)]
+    publish_by_agent(doors, address, "agent", MANY, FEW)
+    found = subscribe("agent", address, "agent", "readers", FEW, 0, 0)
     assert sorted(found) == [*range(MANY, MANY + FEW)]
+
+
+def publish_by_agent(doors: Doors, address: str, name: str, first: int, count: int) -> None:
+    """Numbers into four partitions."""
+    command = call("agent-publish", address, "shop", name, 4, first, count)
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
+        soon(lambda: exists(doors, name) and end_of(doors, name) == first + count)
+        assert program.stdin is not None
+        program.stdin.close()
+        assert program.wait(RUN_SECONDS_MAX) == 0
 
 
 def exists(doors: Doors, name: str) -> bool:
@@ -107,3 +114,29 @@ def committed(doors: Doors, group: str) -> int:
     with cluster_at(doors.smq.data_dir) as cluster:
         offsets = committed_offsets(cluster, group)
     return sum(offset for name, offset in offsets.items() if name.topic == "shop.broker")
+
+
+@contextmanager
+def weed_agent(broker: str, path: Path) -> Iterator[str]:
+    """The address of SeaweedMQ's agent before our broker service."""
+    with ReservedPorts(1) as ports, (path / "log").open("wb") as log:
+        address = f"127.0.0.1:{ports.first}"
+        words = f"-broker={broker}", "-ip=127.0.0.1", f"-port={ports.first}"
+        command = [toolchain.weed(), "mq.agent", *words]
+        with subprocess.Popen(command, cwd=path, stdout=log, stderr=log) as agent:
+            try:
+                with grpc.insecure_channel(address) as channel:
+                    grpc.channel_ready_future(channel).result(RUN_SECONDS_MAX)
+                yield address
+            finally:
+                agent.terminate()
+
+
+def test_seaweedmqs_own_agent_works_with_our_broker_service(doors: Doors, tmp_path: Path) -> None:
+    """Its subscribers must name a number of partitions and a window: with 0 it waits for ever."""
+    with weed_agent(doors.smq.status().grpc, tmp_path) as address:
+        publish_by_agent(doors, address, "weed", 0, SOME)
+        assert {*subscribe("agent", address, "weed", "readers", SOME, 4, 1)} == {*range(SOME)}
+        publish_by_agent(doors, address, "weed", SOME, FEW)
+        found = subscribe("agent", address, "weed", "readers", FEW, 4, 1)
+        assert {*found} == {*range(SOME, SOME + FEW)}

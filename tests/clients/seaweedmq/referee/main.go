@@ -1,7 +1,7 @@
 // Publishes and subscribes by SeaweedMQ's own client libraries, unmodified.
 //
 //	referee agent-publish    ADDRESS NAMESPACE TOPIC PARTITIONS FIRST COUNT
-//	referee agent-subscribe  ADDRESS NAMESPACE TOPIC GROUP COUNT
+//	referee agent-subscribe  ADDRESS NAMESPACE TOPIC GROUP COUNT MAX_PARTITIONS WINDOW
 //	referee broker-publish   ADDRESS NAMESPACE TOPIC PARTITIONS FIRST COUNT
 //	referee broker-subscribe ADDRESS NAMESPACE TOPIC GROUP COUNT
 //
@@ -64,12 +64,14 @@ func agentPublish(address, namespace, name string, partitions, first, count int)
 	io.Copy(io.Discard, os.Stdin)
 }
 
-func agentSubscribe(address, namespace, name, group string, count int) {
+func agentSubscribe(address, namespace, name, group string, count, partitions, window int) {
 	session, err := agent_client.NewSubscribeSession(address, &agent_client.SubscribeOption{
 		ConsumerGroup:           group,
 		ConsumerGroupInstanceId: "referee",
 		Topic:                   topic.NewTopic(namespace, name),
 		OffsetType:              schema_pb.OffsetType_RESUME_OR_EARLIEST,
+		MaxSubscribedPartitions: int32(partitions),
+		SlidingWindowSize:       int32(window),
 	})
 	must(err)
 	seen := 0
@@ -140,7 +142,7 @@ func main() {
 	case "agent-publish":
 		agentPublish(a[0], a[1], a[2], number(a[3]), number(a[4]), number(a[5]))
 	case "agent-subscribe":
-		agentSubscribe(a[0], a[1], a[2], a[3], number(a[4]))
+		agentSubscribe(a[0], a[1], a[2], a[3], number(a[4]), number(a[5]), number(a[6]))
 	case "broker-publish":
 		brokerPublish(a[0], a[1], a[2], number(a[3]), number(a[4]), number(a[5]))
 	case "broker-subscribe":
