@@ -124,8 +124,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
             f"{topic['name']:<28} {topic['partitions']:>10} {topic['records']:>13,} "
             f"{size(topic['unsealed_bytes']):>11} {size(topic['sealed_bytes']):>11}"
         )
-        if topic["untyped_records"]:
-            yield f"  {topic['untyped_records']:,} sealed values do not fit smq.schema"
+        if misfits := topic["untyped_records"]:
+            yield f"  {misfits:,} sealed values do not fit smq.schema or smq.record.type"
     yield from table_lines(facts["tables"])
 
 
