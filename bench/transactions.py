@@ -115,6 +115,7 @@ def read(broker: Broker, records: int) -> Figures:
 
 def _rate(broker: Broker, name: str, records: int, level: str) -> float:
     settings = {"group.id": "bench", "isolation.level": level, "enable.auto.commit": False}
+    settings["queued.min.messages"] = 10_000_000  # Else librdkafka rests once it is ahead.
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
     consumer.assign([TopicPartition(name, 0, 0)])
     count, began = 0, 0.0

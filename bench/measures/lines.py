@@ -16,11 +16,13 @@ from smq.client.kafka.admin import create_topic, delete_topic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import LATEST, resolve
 from smq.load.cost import cpu_seconds
+from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.processes import Broker
 
 Figures = dict[str, float]
 GB = 1e9
 MANY_BYTES = 50_000_000  # Apache Kafka takes seconds for so much, spread over 1,000 partitions.
+UNFENCED_S_MAX = 30
 READABLE_BYTES = 200_000_000  # Less than a ring and than the page cache: hot for everybody.
 
 
@@ -46,10 +48,24 @@ def topic(broker: Broker, partitions: int = 1, **configs: str) -> Iterator[str]:
     name = f"bench-{uuid4().hex[:8]}"
     with Cluster(broker.bootstrap) as cluster:
         named = {key.replace("_", "."): value for key, value in configs.items()}
-        create_topic(cluster, name, partitions, configs=named)
+        _create(cluster, name, partitions, named)
         resolve(cluster, name, range(partitions), LATEST)
         yield name
         delete_topic(cluster, name)
+
+
+def _create(cluster: Cluster, name: str, partitions: int, configs: dict[str, str]) -> None:
+    """Create a topic. Apache Kafka refuses it for a while after a rest: its broker is fenced."""
+    deadline = time.monotonic() + UNFENCED_S_MAX
+    while True:
+        try:
+            create_topic(cluster, name, partitions, configs=configs)
+        except BrokerError as error:
+            if error.code != ErrorCode.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 @contextmanager
