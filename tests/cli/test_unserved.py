@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from smq.cli.unserved import unserved
-from smq.security.access import ACCESS_BYTES_MAX
 from smq.security.acls import Operation, Permission
 from smq.security.credentials import SaltedPassword, ScramMechanism
+from smq.security.published import ACCESS_BYTES_MAX
 from smq.store.access import stored
 from tests.security.test_authorizer import rule
 
