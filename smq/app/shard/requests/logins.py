@@ -245,7 +245,9 @@ class Logins:
                 reply = Reply(b"", has_failed=True)
             self._carry(connection, reply, began_ns)
 
-        address, fd = network_of(connection.caller.host), connection.fd
+        session, fd = connection.session, connection.fd
+        # Who renews a login is known, and waits behind no flood from his address.
+        address = network_of(connection.caller.host) if session is None else str(session.principal)
         self.lane.add(connection, address, work, done, partial(self._loop.has_ended, fd))
 
     def _carry(self, connection: Connection, reply: Reply, began_ns: int) -> None:
