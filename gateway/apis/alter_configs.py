@@ -23,6 +23,7 @@ from gateway.coordinator_context import CoordinatorContext
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import Operation as AclOperation
 from smq.store.config_changes import Changer
+from smq.wire.codec import STRING_BYTES_MAX
 from smq.wire.generated.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -174,7 +175,11 @@ def _changed_list(change: IncrementalConfig, listed: str | None) -> str:
         )
     given, now = _elements(change.value or ""), _elements(listed)
     if appends:
-        return ",".join(dict.fromkeys([*now, *given]))
+        longer = ",".join(dict.fromkeys([*now, *given]))
+        if len(longer.encode()) > STRING_BYTES_MAX:
+            sentence = f"{change.name} would have more than {STRING_BYTES_MAX} bytes."
+            raise BrokerError(ErrorCode.INVALID_CONFIG, sentence)
+        return longer
     return ",".join(each for each in now if each not in given)
 
 

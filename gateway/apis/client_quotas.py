@@ -13,7 +13,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from ipaddress import ip_address
 
 from gateway.apis.configs.entries import invalid
 from gateway.coordinator_context import CoordinatorContext
@@ -23,6 +22,7 @@ from smq.model.client_quotas import (
     IP,
     Entity,
     entity_of,
+    entity_problem,
     key_of,
     names_of,
     problem_of,
@@ -47,7 +47,6 @@ from smq.wire.generated.describe_client_quotas import (
 )
 
 EXACT, DEFAULT, ANY = range(3)
-NAME_CHARACTERS_MAX = 255
 Matches = Callable[[Entity], bool]
 
 
@@ -200,23 +199,8 @@ def _alter(
 
 
 def _check_entity(entity: Entity, part_count: int) -> None:
-    if not entity:
-        raise invalid("Invalid empty client quota entity")
     if len(entity) < part_count:
         raise invalid("Invalid client quota entity, a type comes twice")
-    for kind, name in entity.items():
-        _check_part(kind, name)
-    if not names_of(entity):
-        raise invalid("Invalid quota entity combination: 'ip' cannot stand beside others")
-
-
-def _check_part(kind: str, name: str | None) -> None:
-    if kind not in ENTITY_TYPES:
-        raise invalid(f"Unhandled client quota entity type: {kind}")
-    if name is not None and not 0 < len(name) <= NAME_CHARACTERS_MAX:
-        raise invalid(f"A name of a {kind} has 1 to {NAME_CHARACTERS_MAX} characters")
-    if kind == IP and name is not None:
-        try:
-            ip_address(name)
-        except ValueError:
-            raise invalid(f"{name} is not an IP address") from None
+    problem = entity_problem(entity)
+    if problem:
+        raise invalid(problem)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smq.app.process.refusal import refuse_wire_only
-from smq.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_at, refusal, split_pair
+from smq.cli.client import (
+    BOOTSTRAP_DEFAULT,
+    AsJson,
+    Bootstrap,
+    cluster_at,
+    refusal,
+    refuse_passed_on_config,
+    split_pair,
+)
 from smq.cli.output import say, say_lines
 from smq.model.named_files import read_named
 
@@ -76,6 +84,7 @@ def run(  # noqa: PLR0913  (Each is an option.)
     Topics are made for the run and deleted after it.
     """
     refuse_wire_only()
+    refuse_passed_on_config("smq bench")
     steps = steps_for(workload, given or [], find_rate=find_rate)
     before = _read(against) if against else []
     with cluster_at(bootstrap) as cluster:

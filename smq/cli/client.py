@@ -12,6 +12,7 @@ import typer
 
 from smq.model.config import INT32_MAX
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.model.named_files import is_passed_on
 from smq.model.names import topic_name_problem
 from smq.model.printable import printable
 
@@ -111,6 +112,18 @@ def client_at(bootstrap: str, transport: str = "auto") -> Iterator["Client"]:
     _way_to(bootstrap)
     with failures_told(bootstrap), connect(bootstrap, transport=transport) as client:
         yield client
+
+
+def refuse_passed_on_config(command: str) -> None:
+    """Exit if the properties are in a pipe that only this process can read."""
+    from smq.client.secure.security import PROPERTIES_VARIABLE  # noqa: PLC0415  (as above)
+
+    path = os.environ.get(PROPERTIES_VARIABLE, "")
+    if is_passed_on(path):
+        raise refusal(
+            f"{path} is of this process alone, and {command} starts others that connect too: write "
+            "the properties into a file"
+        )
 
 
 def client_security() -> "Security":

@@ -100,9 +100,9 @@ def prepare(
 def _passwords(place: str) -> dict[str, str]:
     """The password of each user."""
     directory, begin = Path(place), ""
-    if place.endswith("_") and not directory.is_dir():
-        directory, begin = directory.parent, directory.name
     try:
+        if place.endswith("_") and not directory.is_dir():
+            directory, begin = directory.parent, directory.name
         # Kubernetes keeps what the names lead to in hidden directories.
         names = sorted(each.name for each in directory.iterdir() if not each.name.startswith("."))
     except OSError as reason:

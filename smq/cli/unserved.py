@@ -72,9 +72,7 @@ def unserved(data_dir: Path, verb: str) -> Iterator[Unserved]:
     from smq.store.store import FILE_NAME, Store  # noqa: PLC0415  (as above)
 
     refuse_wire_only()
-    # Root owns a volume, which others may write to: smq.app.supervisor.modes.
-    if data_dir.exists() and data_dir.stat().st_uid not in {os.geteuid(), ROOT}:
-        raise refusal(f"{data_dir} is another user's; run this as its owner, as the broker runs")
+    _check_owner(data_dir)
     os.umask(0o077)
     directory = DataDirectory(data_dir.absolute())
     try:
@@ -90,6 +88,24 @@ def unserved(data_dir: Path, verb: str) -> Iterator[Unserved]:
         raise refusal(reason.message or reason.code.name) from reason
     finally:
         directory.close()
+
+
+def _check_owner(data_dir: Path) -> None:
+    """Raises SystemExit with a sentence if a directory is another user's, or not to be seen."""
+    from smq.app.supervisor.datadir import unusable  # noqa: PLC0415  (as above)
+
+    try:
+        owner = data_dir.stat().st_uid
+    except FileNotFoundError:
+        return
+    except PermissionError as reason:
+        why = f"{data_dir} lies in a directory that is closed to this user"
+        raise refusal(f"{why}; run this as the owner of the data, as the broker runs") from reason
+    except OSError as reason:
+        raise refusal(unusable(data_dir, reason)) from reason
+    # Root owns a volume, which others may write to: smq.app.supervisor.modes.
+    if owner not in {os.geteuid(), ROOT}:
+        raise refusal(f"{data_dir} is another user's; run this as its owner, as the broker runs")
 
 
 def _tell(data_dir: Path, events: "list[Event]") -> None:

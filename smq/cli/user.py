@@ -152,6 +152,10 @@ def _password(file: Path | None) -> str:
         )
         if not found:
             raise refusal("a password is not empty")
+        try:
+            found.encode()
+        except UnicodeEncodeError as reason:
+            raise refusal(f"{PASSWORD_VARIABLE} is no text in UTF-8") from reason
         return str(found)
     return password_of_file(file, "--password-file")
 

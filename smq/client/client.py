@@ -101,7 +101,9 @@ class Client:
         self._cluster: Cluster | None = None
         self._is_closed = False
         self._opened: weakref.WeakSet[Producer | Consumer] = weakref.WeakSet()
-        self._payloads = Payloads(lambda: self._ask(broker_facts), reach.clock)
+        self._payloads = Payloads(
+            lambda: self._ask(broker_facts), reach.clock, reach.deadline_seconds
+        )
         _clients.add(self)
 
     @property
@@ -259,7 +261,7 @@ class Client:
         poll_interval_s_max  without a poll for this long it is out of the group too
         batch_bytes_max      how much a poll takes from a log's ring, or fetches of a partition; one
                              batch is always taken
-        inflated_bytes_max   how far a compressed batch, or its columns, may inflate: a poll raises
+        inflated_bytes_max   how far a batch, or its columns, may inflate: a poll raises
                              BatchTooLarge before a larger one, and ends once so much is inflated
         spin_us              how long to poll before sleeping: lower latency, at the cost of a core
         isolation_level      "read_committed": neither records of aborted transactions nor, until

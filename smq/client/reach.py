@@ -36,7 +36,7 @@ class Reach:
 
     def payloads(self) -> Payloads:
         """The broker's filer. It is located at its first use."""
-        return Payloads(self._facts, self.clock)
+        return Payloads(self._facts, self.clock, self.deadline_seconds)
 
     def _facts(self) -> BrokerFacts:
         with self.cluster() as cluster:

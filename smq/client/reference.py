@@ -25,6 +25,7 @@ from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import PayloadDamaged, PayloadMissing
 from smq.client.facts import BrokerFacts
 from smq.client.kafka.answers import number_of
+from smq.client.kafka.cluster import DEADLINE_SECONDS
 from smq.client.payload_formats import is_masked
 from smq.client.remote_filer import RemoteFiler
 from smq.filer.content import crc_of
@@ -57,6 +58,7 @@ HANDLE_HEADERS_WRITTEN = write_headers(HANDLE_HEADERS)
 _WHOLE = 0  # Of a file, says mmap.
 RANGE_BYTES = 8 * 1024 * 1024  # Asked of another store at a time.
 CONTENT_TYPE_HEADER = "content-type"
+PAYLOAD_HEADERS = frozenset({HEADER, CONTENT_TYPE_HEADER})  # Which say what a payload is.
 _OBJECTS = "it holds Python objects, which are no bytes"
 
 Progress = Callable[[int, int], object]
@@ -238,11 +240,17 @@ class StoredPayload(Payload):
 
 
 class Payloads:
-    """A broker's filer, as this client reaches it. `ask` is called once, for the broker's facts."""
+    """A broker's filer, as this client reaches it. `ask` is called once, for the broker's facts;
+    `deadline_seconds`: see RemoteFiler."""
 
-    def __init__(self, ask: Callable[[], BrokerFacts], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], BrokerFacts],
+        clock: Clock = SYSTEM_CLOCK,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
         self._ask = ask
-        self._clock = clock
+        self._clock, self._deadline_seconds = clock, deadline_seconds
         self._spaces: dict[str, PayloadSpace] = {}  # By topic.
 
     @cached_property
@@ -264,7 +272,7 @@ class Payloads:
                     "the broker's filer is on another host, and it has no http.port to reach it",
                 )
             if settings.get("http.security.protocol") == ListenerProtocol.SSL.name:
-                return RemoteFiler(host, port, self._clock, security)
+                return RemoteFiler(host, port, self._clock, security, self._deadline_seconds)
             if security.tls is not None:
                 raise Unavailable(
                     root,
@@ -273,7 +281,7 @@ class Payloads:
                     "(http.security.protocol=SSL), work with payloads on the broker's host, or in "
                     "a bucket (filer.root=s3://…)",
                 )
-            return RemoteFiler(host, port, self._clock)
+            return RemoteFiler(host, port, self._clock, None, self._deadline_seconds)
         return location.open(reserve_bytes=number_of(settings, "filer.reserve.bytes", 0))
 
     def upload(

@@ -19,6 +19,8 @@ from urllib.parse import quote
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable
+from smq.client.kafka.cluster import DEADLINE_SECONDS
+from smq.client.kafka.connection import ATTEMPT_SECONDS_MIN
 from smq.client.secure.security import Security, TlsFiles
 from smq.client.secure.tls_context import context_of
 from smq.filer.store import CREATE, OVERWRITE, Data, Mode, Sink
@@ -37,7 +39,7 @@ _ERRORS: dict[int, type[StoreError]] = {
 
 class RemoteFiler:
     """A filer behind `http://host:port/filer/`; with `security` it is https, and who asks is
-    known."""
+    known. A token is waited for so many seconds at most, and a read is repeated no longer."""
 
     def __init__(
         self,
@@ -45,9 +47,11 @@ class RemoteFiler:
         port: int,
         clock: Clock = SYSTEM_CLOCK,
         security: Security | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._host, self._port = host, port
         self._clock, self._security = clock, security
+        self._deadline_seconds = deadline_seconds
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
@@ -66,7 +70,7 @@ class RemoteFiler:
         with self._connection() as connection:
             body = _ChunkedBody(key, connection, failures)
             with failures():
-                login = self._login()
+                login = self._login(self._deadline_seconds)
                 connection.putrequest("PUT", _path(key))
                 connection.putheader(condition, "*")
                 connection.putheader("Transfer-Encoding", "chunked")
@@ -77,14 +81,16 @@ class RemoteFiler:
             body.finish()
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes [start, start + length) that exist. Retries for PATIENCE_S.
+        """The bytes [start, start + length) that exist. Retries for PATIENCE_S, or up to the
+        deadline.
 
         Raises NotFound, Unavailable; StoreError: the filer refuses.
         """
-        give_up_s = self._clock.monotonic_s() + PATIENCE_S
+        give_up_s = self._clock.monotonic_s() + min(PATIENCE_S, self._deadline_seconds)
         while True:
+            left_s = give_up_s - self._clock.monotonic_s()
             try:
-                return self._get(key, start, length)
+                return self._get(key, start, length, left_s)
             except Unavailable:
                 if self._clock.monotonic_s() >= give_up_s:
                     raise
@@ -94,13 +100,13 @@ class RemoteFiler:
         """None: the files are on another host."""
         return None
 
-    def _get(self, key: str, start: int, length: int | None) -> bytes:
+    def _get(self, key: str, start: int, length: int | None, left_s: float) -> bytes:
         method, wanted = "HEAD", dict[str, str]()  # Without bytes: whether the object exists.
         if length != 0:
             last = "" if length is None else start + length - 1
             method, wanted = "GET", {"Range": f"bytes={start}-{last}"}
         with self._failures(key), self._connection() as connection:
-            connection.request(method, _path(key), headers={**wanted, **self._login()})
+            connection.request(method, _path(key), headers={**wanted, **self._login(left_s)})
             response = connection.getresponse()
             if response.status == 416:  # The object ends before the range.
                 return b""
@@ -113,12 +119,14 @@ class RemoteFiler:
         secured = HTTPSConnection(self._host, self._port, timeout=WAIT_S, context=self._context)
         return closing(secured)
 
-    def _login(self) -> dict[str, str]:
-        """The headers by which a user is known. Raises AuthenticationFailed, BrokerUnavailable."""
+    def _login(self, left_s: float) -> dict[str, str]:
+        """The headers by which a user is known; a token is waited for so long. Raises
+        AuthenticationFailed, BrokerUnavailable."""
         if self._security is None:
             return {}
         if self._security.tokens is not None:
-            return {"Authorization": f"Bearer {self._security.tokens.token(self._clock)}"}
+            token = self._security.tokens.token(self._clock, max(left_s, ATTEMPT_SECONDS_MIN))
+            return {"Authorization": f"Bearer {token}"}
         return _password_of(self._security)
 
     @contextmanager

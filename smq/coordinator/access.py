@@ -9,12 +9,19 @@ from collections.abc import Iterable, Iterator
 
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
-from smq.security.access import ACCESS_BYTES_MAX, authorizer_of
+from smq.security.access import authorizer_of
 from smq.security.acls import AclBinding, AclBindingFilter
 from smq.security.audit import Audit
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.principals import Peer
-from smq.security.published import Change, UserCredential, encode, line_of, line_of_change
+from smq.security.published import (
+    ACCESS_BYTES_MAX,
+    Change,
+    UserCredential,
+    encode,
+    line_of,
+    line_of_change,
+)
 from smq.security.rights import Rights
 from smq.security.rules import Rules
 from smq.store.store import Store

@@ -27,6 +27,8 @@ CLIENT_QUOTAS = PRODUCE, CONSUME, MUTATIONS, REQUEST_TIME  # In the order of an 
 IP_QUOTAS = (CONNECTIONS,)
 WHOLE_QUOTAS = PRODUCE, CONSUME, CONNECTIONS  # Kafka's LONG and INT; the others are DOUBLE.
 
+NAME_CHARACTERS_MAX = 255
+
 Entity = Mapping[str, str | None]
 Quotas = Mapping[str, Mapping[str, str]]
 """As stored and published: by the entity's key, then by the quota's name."""
@@ -47,6 +49,30 @@ def names_of(entity: Entity) -> tuple[str, ...]:
     if entity.keys() == {IP}:
         return IP_QUOTAS
     return CLIENT_QUOTAS if entity and entity.keys() <= {USER, CLIENT} else ()
+
+
+def entity_problem(entity: Entity) -> str:
+    """Why there is no such entity, or ""."""
+    if not entity:
+        return "Invalid empty client quota entity"
+    for kind, name in entity.items():
+        if kind not in ENTITY_TYPES:
+            return f"Unhandled client quota entity type: {kind}"
+        if name is not None and not 0 < len(name) <= NAME_CHARACTERS_MAX:
+            return f"A name of a {kind} has 1 to {NAME_CHARACTERS_MAX} characters"
+        if kind == IP and name is not None and not _is_address(name):
+            return f"{name} is not an IP address"
+    if not names_of(entity):
+        return "Invalid quota entity combination: 'ip' cannot stand beside others"
+    return ""
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def problem_of(name: str, value: float) -> str:

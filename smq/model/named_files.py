@@ -1,8 +1,9 @@
 """Reads a whole file that an operator names. None holds its reader: a pipe is refused, which may
 have no writer, a device too, and a file without end is read as far as its bound.
 
-What a shell or a container passes on, as /dev/stdin or `<(command)`, may be a pipe where one
-command reads it once, and somebody waits for that command.
+What a shell or a container passes on, as /dev/stdin or `<(command)`, may be a pipe where somebody
+waits for the command that reads it. A pipe gives its bytes once, so they are kept for who asks
+again: to such a reader it would be an empty file.
 """
 
 import os
@@ -12,7 +13,8 @@ from errno import EFBIG, EINVAL
 
 PIECE_BYTES = 1024 * 1024  # So much memory is taken for what may be short.
 NAMED_BYTES_MAX = 1024 * 1024  # Keys, certificates, passwords, settings: mostly some kilobytes.
-_PASSED_ON = ("/dev/stdin", "/dev/fd/")
+_PASSED_ON = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+_given: dict[tuple[int, int], bytes] = {}  # By a pipe that was passed on: its device and inode.
 if sys.platform == "win32":
     _NEVER_WAITS = _WAITS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 else:
@@ -28,6 +30,11 @@ class UnusableNamedFile(OSError):
         return str(self.strerror)
 
 
+def is_passed_on(path: str | os.PathLike[str]) -> bool:
+    """Whether a path leads to what this process alone has: its stdin, or another descriptor."""
+    return os.fspath(path).startswith(_PASSED_ON)
+
+
 def read_named(
     path: str | os.PathLike[str],
     bytes_max: int = NAMED_BYTES_MAX,
@@ -35,19 +42,28 @@ def read_named(
     may_be_passed_on: bool = False,
 ) -> bytes:
     """What a file has. Raises OSError, which is UnusableNamedFile for what is no file or longer."""
-    waits = may_be_passed_on and os.fspath(path).startswith(_PASSED_ON)
+    waits = may_be_passed_on and is_passed_on(path)
     fd = os.open(path, _WAITS if waits else _NEVER_WAITS)
     try:
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISDIR(mode):
+        status = os.fstat(fd)
+        if stat.S_ISDIR(status.st_mode):
             raise UnusableNamedFile(EINVAL, "Is a directory")
-        if not waits and not stat.S_ISREG(mode):
+        if stat.S_ISREG(status.st_mode):
+            return _whole(fd, bytes_max)
+        if not waits:
             raise UnusableNamedFile(EINVAL, "it is no file, but a pipe or a device")
-        data = bytearray()
-        while piece := os.read(fd, min(PIECE_BYTES, bytes_max + 1 - len(data))):
-            data += piece
+        pipe = status.st_dev, status.st_ino
+        if pipe not in _given:
+            _given[pipe] = _whole(fd, bytes_max)
+        return _given[pipe]
     finally:
         os.close(fd)
+
+
+def _whole(fd: int, bytes_max: int) -> bytes:
+    data = bytearray()
+    while piece := os.read(fd, min(PIECE_BYTES, bytes_max + 1 - len(data))):
+        data += piece
     if len(data) > bytes_max:
         raise UnusableNamedFile(EFBIG, f"it has over {bytes_max} bytes")
     return bytes(data)

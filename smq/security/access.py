@@ -18,15 +18,19 @@ from smq.security.audit import Audit
 from smq.security.authorizer import Authorizer
 from smq.security.credentials import Profile, ScramCredential, ScramMechanism, profile_of, some_of
 from smq.security.principals import Peer, parse_super_users
-from smq.security.published import Change, UserCredential, changes_of, decode, entries_of
+from smq.security.published import (
+    ACCESS_BYTES_MAX,
+    Change,
+    UserCredential,
+    changes_of,
+    decode,
+    entries_of,
+)
 from smq.security.rights import Rights
 from smq.security.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-ACCESS_BYTES_MAX = 16 * 1024 * 1024
-"""Of all lines: a hundred thousand rules. Beyond, none is added."""
 
 PUBLISHED_BYTES_MAX = ACCESS_BYTES_MAX + 128 * 1024
 """With what has changed."""

@@ -13,7 +13,7 @@ A rule that allows READ, WRITE, DELETE or ALTER allows DESCRIBE too, one that al
 allows DESCRIBE_CONFIGS; a rule that denies them denies nothing else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -47,6 +47,10 @@ _ALLOWED_BY = {
 }
 """The operations of rules that allow another operation as well."""
 _ALLOWED_BY_ITSELF = {each: frozenset({each, Operation.ALL}) for each in Operation}
+
+
+Choice = Callable[[list[str]], list[bool]]
+"""Says of each of some resources whether a peer may do something with it."""
 
 
 class Decision(NamedTuple):
@@ -113,19 +117,35 @@ class Authorizer:
         if self.is_super_user(peer.principal):
             return [True] * len(names)
         self.refresh()
-        allowed, denied = _Names(), _Names()
-        for pattern, entry in self._rules.of_type(resource_type, _names_of(peer.principal)):
-            if entry.host in (WILDCARD, peer.host) and _is_about(entry, operation):
-                (denied if entry.permission is Permission.DENY else allowed).add(pattern)
-        may = allowed.match(names)
-        if denied:
-            may = [each and not no for each, no in zip(may, denied.match(names), strict=True)]
+        rules = self._rules.of_type(resource_type, _names_of(peer.principal))
+        may = _those_allowed(rules, peer.host, operation, names)
         if self._allow_if_no_rule:
             return [
                 each or self._is_unnamed(resource_type, n)
                 for each, n in zip(may, names, strict=True)
             ]
         return may
+
+    def choice(self, peer: Peer, operation: Operation, resource_type: ResourceType) -> Choice:
+        """The same by the rules of this moment, which another thread may ask: rules and names may
+        be very many."""
+        if self.is_super_user(peer.principal):
+            return lambda names: [True] * len(names)
+        self.refresh()
+        rules = [*self._rules.of_type(resource_type, _names_of(peer.principal))]
+        patterns = [*self._rules.patterns()] if self._allow_if_no_rule else None
+
+        def chosen(names: list[str]) -> list[bool]:
+            may = _those_allowed(rules, peer.host, operation, names)
+            if patterns is None:
+                return may
+            named = _Names()
+            for each in patterns:
+                if each.resource_type is resource_type:
+                    named.add(each)
+            return [each or not by for each, by in zip(may, named.match(names), strict=True)]
+
+        return chosen
 
     def _is_unnamed(self, resource_type: ResourceType, name: str) -> bool:
         return not any(True for _ in self._rules.about(resource_type, name))
@@ -171,6 +191,21 @@ class Authorizer:
         if (PatternType.LITERAL, WILDCARD) in denied:
             return False
         return any(not _is_dominated(each, denied) for each in allowed)
+
+
+def _those_allowed(
+    rules: Iterable[AclBinding], host: str, operation: Operation, names: list[str]
+) -> list[bool]:
+    """Whether these rules, which are about one peer at a host, allow it an operation on each of
+    some resources."""
+    allowed, denied = _Names(), _Names()
+    for pattern, entry in rules:
+        if entry.host in (WILDCARD, host) and _is_about(entry, operation):
+            (denied if entry.permission is Permission.DENY else allowed).add(pattern)
+    may = allowed.match(names)
+    if denied:
+        may = [each and not no for each, no in zip(may, denied.match(names), strict=True)]
+    return may
 
 
 class _Names:

@@ -24,6 +24,9 @@ from smq.security.acls import (
 )
 from smq.security.credentials import ScramCredential, ScramMechanism
 
+ACCESS_BYTES_MAX = 16 * 1024 * 1024
+"""Of all lines: a hundred thousand rules. Beyond, none is added."""
+
 _TYPES, _PATTERNS = {int(each): each for each in ResourceType}, {int(e): e for e in PatternType}
 _OPERATIONS, _PERMISSIONS = {int(each): each for each in Operation}, {int(e): e for e in Permission}
 

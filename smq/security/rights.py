@@ -14,7 +14,7 @@ others choose what it is shown, and their refusals are no denials.
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 from smq.security.audit import OFF, Audit
-from smq.security.authorizer import Authorizer
+from smq.security.authorizer import Authorizer, Choice
 from smq.security.principals import Peer
 
 _REFUSALS = {
@@ -100,11 +100,12 @@ class Rights:
         """Whether it may do this with a consumer group."""
         return self.is_unlimited or self.may(operation, ResourceType.GROUP, name)
 
-    def groups(self, operation: Operation, names: list[str]) -> list[bool]:
-        """Whether it may do this with each of some consumer groups."""
+    def choice(self, operation: Operation, resource_type: ResourceType) -> Choice:
+        """Says of each of some resources whether it may do this with it at this moment: for another
+        thread, as rules and names may be very many."""
         if self._authorizer is None or self.is_unlimited:
-            return [True] * len(names)
-        return self._authorizer.those_allowed(self.peer, operation, ResourceType.GROUP, names)
+            return lambda names: [True] * len(names)
+        return self._authorizer.choice(self.peer, operation, resource_type)
 
     def transactional_id(self, operation: Operation, name: str) -> bool:
         """Whether it may do this with a transactional id."""

@@ -37,6 +37,7 @@ class Stored(NamedTuple):
 def stored(path: Path) -> Stored:
     """The users and rules of the store at `path`, as last committed. Raises StoreError."""
     database = Database.open_read_only(path)
+    database.check()
     tables = AccessTables(database)
     found = Stored(tables.credentials(), tables.rules())
     database.close()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from smq.model.errors import StoreError, Unavailable
+from smq.store.content import check_content
 from smq.store.database import refuse_newer
 from smq.store.deleted_topics import NAMESPACE as DELETED
 from smq.store.schema import check_schema, check_types
@@ -159,6 +160,7 @@ def check_store(path: Path) -> None:
     with _failures_told(path), closing(_connect(path)) as store:
         check_schema(store, path)
         check_types(store, path)
+        check_content(store, path)
         [(verdict,), *_] = store.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != "ok":
         raise StoreError(str(path), f"it is damaged: {verdict}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
+from smq.store.content import check_content
 from smq.store.migrations import FUNCTIONS, MIGRATIONS
 from smq.store.schema import check_schema, check_types
 from smq.store.stored_version import stored_version
@@ -65,7 +66,7 @@ class Database:
             for pragma in PRAGMAS:
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
-            check_types(self._connection, path)
+            self._check_rows()
             self._log_is_suspect = True
             self._sync()
         return self
@@ -88,6 +89,16 @@ class Database:
                 )
             check_schema(self._connection, path)
         return self
+
+    def check(self) -> None:
+        """Look through a database that nobody serves. Raises StoreError: somebody has changed it;
+        then it is closed."""
+        with self._closed_if_it_fails():
+            self._check_rows()
+
+    def _check_rows(self) -> None:
+        check_types(self._connection, self.path)
+        check_content(self._connection, self.path)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query, uncommitted changes included."""

@@ -23,6 +23,7 @@ READ_ERRORS = (error, IndexError)
 ZERO_UUID = UUID(int=0)
 VARINT_BYTES_MAX = 5  # Lengths and tags have 32 bits, seven a byte.
 STRING_BYTES_MAX = 2**15 - 1  # Kafka's limit, also for the form that allows more.
+_NEVER_TOO_LONG = STRING_BYTES_MAX // 3
 TAGS_MAX = 100  # Of one structure: at two bytes each, a megabyte could hold 500,000.
 WHOLE_BYTES = 1 << 16  # Pieces from this size on are passed on as they are.
 NUMBERS_MAX = 1 << 16  # Of one array: no topic has so many partitions or replicas.
@@ -192,7 +193,16 @@ def _checked(length: int, buffer: Buffer, at: int) -> int:
 def _text(buffer: Buffer, at: int, length: int) -> str:
     if length > STRING_BYTES_MAX:
         raise Malformed(f"a string of {length} bytes")
-    return str(buffer[at : at + length], "utf-8", "replace")
+    return _decoded(buffer, at, at + length)
+
+
+def _decoded(buffer: Buffer, at: int, end: int) -> str:
+    """A string whose bytes may be no UTF-8: what is not is replaced, by three bytes each. One that
+    is too long then would have no answer that names it."""
+    text = str(buffer[at:end], "utf-8", "replace")
+    if end - at > _NEVER_TOO_LONG and len(text.encode()) > STRING_BYTES_MAX:
+        raise Malformed("a string that is no UTF-8 and too long")
+    return text
 
 
 def _not_null(length: int) -> int:
@@ -204,7 +214,7 @@ def _not_null(length: int) -> int:
 def read_string(buffer: Buffer, at: int) -> tuple[str, int]:
     length, at = _read_length16(buffer, at)
     end = at + _not_null(length)
-    return str(buffer[at:end], "utf-8", "replace"), end
+    return _decoded(buffer, at, end), end
 
 
 def read_compact_string(buffer: Buffer, at: int) -> tuple[str, int]:
@@ -216,7 +226,7 @@ def read_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
     length, at = _read_length16(buffer, at)
     if length < 0:
         return None, at
-    return str(buffer[at : at + length], "utf-8", "replace"), at + length
+    return _decoded(buffer, at, at + length), at + length
 
 
 def read_compact_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:

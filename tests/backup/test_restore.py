@@ -91,14 +91,14 @@ def test_users_and_rules_come_along_unless_they_are_to_be_left(
     assert found.rules == [rule("a", Operation.READ)] * with_users
 
 
-def test_a_rule_of_no_kind_is_damage(tmp_path: Path) -> None:
+def test_a_rule_of_no_kind_is_refused(tmp_path: Path) -> None:
     served_once(tmp_path)
     taking(tmp_path).run()
     with closing(sqlite3.connect(tmp_path / "s" / "store.sqlite")) as database:
         database.execute("PRAGMA ignore_check_constraints = ON")
         database.execute("INSERT INTO acls VALUES (99, 'a', 3, 'User:a', '*', 3, 3)")
         database.commit()
-    with pytest.raises(StoreError, match="it is damaged: CHECK constraint failed in acls"):
+    with pytest.raises(StoreError, match="a rule of a kind that there is not: somebody"):
         restoring(tmp_path).run()
 
 

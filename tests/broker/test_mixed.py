@@ -138,7 +138,8 @@ def seen_by_sdk(client: smq.Client, topic: str, begun: threading.Barrier, total:
                 assert batch, f"{client.transport}: {left} of {total} are missing"
                 for record in batch:
                     value = None if record.value is None else bytes(record.value)
-                    row = Row(record.offset, record.timestamp_ms, record.key, value, record.headers)
+                    headers = tuple(record.headers)
+                    row = Row(record.offset, record.timestamp_ms, record.key, value, headers)
                     seen[record.partition].append(row)
                     left -= 1
     return seen

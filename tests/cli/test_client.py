@@ -1,5 +1,7 @@
 """Shared by the verbs: failures as a sentence, bytes in JSON."""
 
+import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,38 @@ def test_a_command_logs_in_as_a_file_of_properties_says(
         monkeypatch.setenv("SMQ_CLIENT_PROPERTIES", str(tmp_path / "none"))
         refused = CliRunner().invoke(app, words)
     assert str(refused.exception).startswith("smq: the properties file")
+
+
+def test_a_command_that_connects_twice_logs_in_twice_though_its_properties_are_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second reading found the pipe empty, and the records went in plain bytes."""
+    reading, writing = os.pipe()
+    monkeypatch.setenv("SMQ_CLIENT_PROPERTIES", f"/dev/fd/{reading}")
+    os.write(
+        writing,
+        b"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        b"sasl.username=alice\nsasl.password=pencil\n",
+    )
+    os.close(writing)
+    with fake_kafka() as kafka, closing(os.fdopen(reading, "rb")):
+        kafka.users = UsersInMemory({"alice": "pencil"})
+        kafka.add_topic("a")
+        with client_at(kafka.bootstrap, "kafka") as client:
+            assert "a" in client.topics()
+        with cluster_at(kafka.bootstrap) as cluster:
+            assert [each.name for each in cluster.topics()] == ["a"]
+        assert len(kafka.logged_in) > 1
+    assert set(kafka.logged_in) == {"alice"}
+
+
+def test_a_command_that_starts_others_refuses_properties_that_they_cannot_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SMQ_CLIENT_PROPERTIES", "")  # Taken back at the end.
+    words = ["bench", "run", "latency", "--command-config", "/dev/stdin"]
+    refused = CliRunner().invoke(app, words)
+    assert "smq bench starts others that connect too" in str(refused.exception)
 
 
 def test_every_command_that_connects_takes_a_file_of_properties() -> None:

@@ -52,6 +52,11 @@ def test_a_user_is_added_listed_and_removed(broker: SmqBroker) -> None:
     assert gone == "smq: there is no user alice; `smq user list` shows the users\n"
 
 
+def test_a_password_that_is_no_text_is_refused_and_not_shown(tmp_path: Path) -> None:
+    said = user("add", "alice", "--data-dir", tmp_path / "data", password="pen\udcff", exit_code=1)
+    assert said == "smq: SMQ_USER_PASSWORD is no text in UTF-8\n"
+
+
 def test_the_first_user_is_added_before_the_first_start(tmp_path: Path) -> None:
     data = tmp_path / "broker" / "data"
     user("add", "alice", "--data-dir", data)

@@ -30,7 +30,7 @@ Plain = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | Non
 def plain_of(record: Record) -> Plain:
     """All that a record says."""
     value = None if record.value is None else bytes(record.value)
-    return record.offset, record.timestamp_ms, record.key, value, record.headers
+    return record.offset, record.timestamp_ms, record.key, value, tuple(record.headers)
 
 
 def expected(data: bytes, start: int = 0) -> list[Plain]:

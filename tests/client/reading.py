@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from smq.client.consuming.batch.chunk import Headers
+from smq.client.consuming.batch.headers import Headers
 from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import ConsumerSettings
 from smq.client.door.door import Door

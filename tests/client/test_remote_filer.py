@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,7 @@ import smq
 from smq.client import remote_filer
 from smq.client.remote_filer import RemoteFiler
 from smq.client.secure.security import Security, TlsFiles
-from smq.client.secure.tokens import Callback
+from smq.client.secure.tokens import Callback, TokenEndpoint
 from smq.filer.local import LocalStore
 from smq.filer.mark import NAME as MARK
 from smq.filer.store import OVERWRITE
@@ -256,3 +256,24 @@ def test_a_payload_cannot_be_reached_without_a_token(listener: socket.socket) ->
         filer.get(KEY)
     with pytest.raises(StoreError, match="gives no token"):
         put(filer)
+
+
+def test_a_silent_token_endpoint_is_waited_for_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, waited = SteppedClock(), list[float]()
+
+    def silent(*asked: Any) -> tuple[int, bytes]:
+        waited.append(asked[-1].left_s())
+        clock.sleep(waited[-1])
+        raise TimeoutError
+
+    monkeypatch.setattr("smq.client.secure.tokens.posted", silent)
+    endpoint = TokenEndpoint("https://issuer.example/token", "a", "s3cret")
+    security = Security(TlsFiles(), "OAUTHBEARER", tokens=endpoint)
+    filer = RemoteFiler("127.0.0.1", 1, clock, security, 2.0)
+    with pytest.raises(Unavailable, match=r"the token endpoint at issuer\.example gives no whole"):
+        filer.get(KEY)
+    with pytest.raises(Unavailable, match=r"the token endpoint at issuer\.example gives no whole"):
+        put(filer)
+    assert waited == [2.0, 2.0]

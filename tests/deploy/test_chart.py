@@ -95,6 +95,7 @@ def test_secrets_give_tls_and_logins() -> None:
     assert isinstance(config, Config)
     assert config.advertised_listeners == "CLIENTS://queue.ours.svc"
     assert (config.allow_plaintext, config.allow_anonymous) == (False, False)
+    assert rendered["spec"]["automountServiceAccountToken"] is False
     assert "annotations" not in rendered["metadata"], "/metrics would refuse who has no token"
     assert "annotations" in pod("allowPlaintext=true")["metadata"]
 

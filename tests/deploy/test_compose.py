@@ -154,7 +154,36 @@ def test_the_broker_sees_no_password_and_prometheus_no_key() -> None:
     assert [name for name in sees if "secrets/broker" in sees[name]] == ["smq"]
     assert COMPOSE["prepare"]["network_mode"] == "none"
     assert not any("SMQ_" in str(each) for name, each in COMPOSE.items() if name != "smq")
-    assert "PASSWORD" not in (DEPLOY / "compose.yml").read_text()
+    assert [name for name in sees if "secrets/grafana" in sees[name]] == ["grafana"]
+    assert "secrets/prometheus" not in sees["grafana"]
+
+
+def test_grafana_has_the_password_of_a_file_and_no_default(home: Path) -> None:
+    text = (DEPLOY / "compose.yml").read_text()
+    [(name, value)] = COMPOSE["grafana"]["environment"].items()
+    assert name == "GF_SECURITY_ADMIN_PASSWORD"
+    assert text.count("PASSWORD") == 1
+    # Compose turns $$ into $; Grafana does not start without a file that it is to expand.
+    [inside] = re.fullmatch(r"\$\$__file\{(.+)\}", value).groups()  # type: ignore[union-attr]
+    directory, _, file = inside.rpartition("/")
+    password = Path(mounted("grafana", home)[directory]) / file
+    assert re.fullmatch(r"[0-9a-f]{32}\n", password.read_text())
+    assert password.stat().st_mode & 0o077 == 0
+    assert "secrets/grafana" in README.partition("chown -R 472 ")[2].partition("\n")[0]
+
+
+def test_only_grafana_reaches_prometheus() -> None:
+    """It shows the names of all topics and groups to everybody who reaches it."""
+    prometheus = COMPOSE["prometheus"]
+    assert prometheus["network_mode"] == "service:grafana"
+    assert "--web.listen-address=127.0.0.1:9090" in prometheus["command"]
+    assert "ports" not in prometheus
+    source = yaml.safe_load(
+        (DEPLOY / "grafana/provisioning/datasources/prometheus.yml").read_text()
+    )
+    assert [each["url"] for each in source["datasources"]] == ["http://127.0.0.1:9090"]
+    assert "--config.file=/etc/prometheus/prometheus.yml" in prometheus["command"]
+    assert "./prometheus:/etc/prometheus:ro" in prometheus["volumes"]
 
 
 def test_the_grpc_services_of_the_page_are_behind_tls_and_logins() -> None:

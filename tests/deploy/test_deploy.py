@@ -62,9 +62,9 @@ def test_probes_ask_paths_that_there_are() -> None:
 
 
 def test_compose_publishes_to_other_hosts_only_the_port_that_asks_for_logins() -> None:
-    """Prometheus and Grafana know the names of all topics and groups."""
+    """Grafana knows the names of all topics and groups."""
     published = re.findall(r'"([^"]*\d+:\d+)"', (DEPLOY / "compose.yml").read_text())
-    assert len(published) == 4
+    assert len(published) == 3
     assert [each for each in published if not each.startswith("127.0.0.1:")] == ["9192:9192"]
 
 
@@ -131,4 +131,7 @@ def test_the_directories_of_unit_image_and_chart_are_closed_to_others() -> None:
     assert "\nEnvironment=XDG_CACHE_HOME=/var/cache/smq\n" in unit
     assert "\nENV XDG_CACHE_HOME=/cache " in (DEPLOY / "Dockerfile").read_text()
     chart = (DEPLOY / "helm/smq/templates/statefulset.yaml").read_text()
+    assert "\n      automountServiceAccountToken: false" in chart, (
+        "a login at Kubernetes, for nothing"
+    )
     assert "fsGroupChangePolicy: OnRootMismatch" in chart, "each start would open all to the group"

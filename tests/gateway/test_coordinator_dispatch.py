@@ -15,7 +15,11 @@ from smq.testing.messages import random_message
 from smq.wire.codec import Message
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.heartbeat import HeartbeatRequest
-from smq.wire.generated.list_groups import ListGroupsRequest
+from smq.wire.generated.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from smq.wire.internal.frames import Relayed
 from smq.wire.messages.tables import APIS as WIRE_APIS
@@ -94,21 +98,26 @@ def test_garbage_is_answered_or_refused_and_nothing_else(
     bench.answers()
 
 
-def test_an_answer_that_does_not_fit_an_old_version_is_refused(bench: CoordinatorBench) -> None:
+@pytest.mark.parametrize("version", [5, 9])
+def test_a_group_whose_name_would_fit_into_no_answer_is_refused(
+    bench: CoordinatorBench, version: int
+) -> None:
+    """ListGroups failed for everybody then."""
     name = "\0" * 12_000  # Which comes as bytes that are no text, and grow when they are written.
-    question = relayed("JoinGroup", 9, join_request(group_id=name))
+    question = relayed("JoinGroup", version, join_request(group_id=name))
     data = bytes(question.request).replace(name.encode(), b"\xff" * len(name))
     question = question._replace(request=memoryview(data))
-    dispatch(question, bench.coordinator, NODES, bench.now, 1)
-    assert [len(group.group_id.encode()) for group in bench.coordinator.groups] == [36_000]
-    for node_id in (1, 2):
-        question = relayed("ListGroups", 0, ListGroupsRequest(), node_id)
-        asked = dispatch(question, bench.coordinator, NODES, bench.now, 1)
-        assert asked.response is not None
-        assert not isinstance(asked.response, Parts)
-        if asked.response.groups:
-            with pytest.raises(PeerError, match="does not fit"):
-                asked.origin.encode(asked.response)
+    with pytest.raises(PeerError, match="no UTF-8 and too long"):
+        dispatch(question, bench.coordinator, NODES, bench.now, 1)
+    assert not [*bench.coordinator.groups]
+
+
+def test_an_answer_that_does_not_fit_an_old_version_is_refused(bench: CoordinatorBench) -> None:
+    question = relayed("ListGroups", 0, ListGroupsRequest())
+    origin = dispatch(question, bench.coordinator, NODES, bench.now, 1).origin
+    answer = ListGroupsResponse(groups=[ListedGroup(group_id="x" * 40_000, protocol_type="")])
+    with pytest.raises(PeerError, match="does not fit"):
+        origin.encode(answer)
 
 
 def plausible(random: Random, bench: CoordinatorBench, message: Any) -> None:

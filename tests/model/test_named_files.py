@@ -86,3 +86,14 @@ def test_reading_leaves_no_descriptor(tmp_path: Path) -> None:
         with pytest.raises(UnusableNamedFile):
             read_named(path)
     assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_a_pipe_of_the_shell_is_there_for_each_who_reads_it() -> None:
+    """Somebody who reads an empty file of properties connects without TLS and login."""
+    for written in (b"first", b"second"):  # Of another pipe, which may have the same descriptor.
+        reading, writing = os.pipe()
+        with closing(os.fdopen(reading, "rb")):
+            os.write(writing, written)
+            os.close(writing)
+            path = f"/dev/fd/{reading}"
+            assert [read_named(path, may_be_passed_on=True) for _ in range(3)] == [written] * 3

@@ -63,6 +63,19 @@ def test_many_names_are_decided_as_one_by_one(world: World, *, allow_if_no_rule:
     for each in sorted(asked):
         one_by_one = [authorizer.decide(*each, name).allowed for name in names]
         assert authorizer.those_allowed(*each, names) == one_by_one
+        assert authorizer.choice(*each)(names) == one_by_one
+
+
+@pytest.mark.parametrize("allow_if_no_rule", [False, True])
+def test_a_choice_is_by_the_rules_of_its_moment(*, allow_if_no_rule: bool) -> None:
+    rules = Rules([rule("a", READ), rule("c", WRITE)])
+    authorizer = Authorizer(rules, allow_if_no_rule=allow_if_no_rule)
+    choose = authorizer.choice(ALICE, READ, TOPIC)
+    for each in (rule("b", READ), rule("d", WRITE)):
+        rules.add(each)
+    rules.remove(rule("a", READ))
+    assert choose(["a", "b", "c", "d"]) == [True, allow_if_no_rule, False, allow_if_no_rule]
+    assert authorizer.choice(ALICE, READ, TOPIC)(["a", "b"]) == [allow_if_no_rule, True]
 
 
 @pytest.mark.parametrize("allow_if_no_rule", [False, True])

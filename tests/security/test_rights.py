@@ -23,6 +23,8 @@ def test_a_peer_has_the_rights_that_rules_give_it() -> None:
     assert RIGHTS.any_topic(Operation.WRITE)
     assert not RIGHTS.any_topic(Operation.READ)
     assert not RIGHTS.all_topics(Operation.WRITE, "a")
+    assert RIGHTS.choice(Operation.WRITE, ResourceType.TOPIC)(["a", "b"]) == [True, False]
+    assert RIGHTS.choice(Operation.WRITE, ResourceType.GROUP)(["a"]) == [False]
 
 
 def test_a_super_user_is_not_limited() -> None:
@@ -36,6 +38,7 @@ def test_a_super_user_is_not_limited() -> None:
         assert each.cluster(Operation.ALTER)
         assert each.any_topic(Operation.READ)
         assert each.all_topics(Operation.READ, "")
+        assert each.choice(Operation.READ, ResourceType.GROUP)(["g", "h"]) == [True, True]
 
 
 def test_the_operations_of_a_resource_are_a_bit_each() -> None:

@@ -107,17 +107,17 @@ def test_a_full_disk_is_a_store_error_and_what_was_committed_stays(tmp_path: Pat
     database.close()
 
 
-INSERT = "INSERT INTO topics VALUES (?, 'kafka', ?, 0)"
+INSERT = "INSERT INTO replaced_files (replaced_ms, path) VALUES (?, ?)"
 
 
 def names_after_power_loss(path: Path, synced_bytes: int, directory: Path) -> list[str]:
-    """The topics in a copy of the database that has so much of its log."""
+    """The names in a copy of the database that has so much of its log."""
     copy = directory / path.name
     copy.write_bytes(path.read_bytes())
     log = Path(f"{path}-wal").read_bytes()
     Path(f"{copy}-wal").write_bytes(log[:synced_bytes])
     database = Database.open(copy)
-    names = [name for (name,) in database.rows("SELECT name FROM topics ORDER BY name")]
+    names = [name for (name,) in database.rows("SELECT path FROM replaced_files ORDER BY path")]
     database.close()
     return names
 

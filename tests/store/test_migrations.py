@@ -104,8 +104,9 @@ def test_times_of_the_future_in_segments_of_version_10_do_not_keep_them_for_ever
     """Data fault 7: the records' own times counted, which nobody had checked."""
     path = tmp_path / "store.sqlite"
     old = made_by(10, path)
-    old.execute("INSERT INTO topics VALUES ('00', 'kafka', 't', 0)")
-    old.execute("INSERT INTO partitions VALUES (1, '00', 0, 0, 0)")
+    topic = "00" * 16
+    old.execute("INSERT INTO topics VALUES (?, 'kafka', 't', 0)", (topic,))
+    old.execute("INSERT INTO partitions VALUES (1, ?, 0, 0, 0)", (topic,))
     times = [(0, 5, 10**15), (10, -1, -1), (20, 3, 40)]
     for base, first_ms, last_ms in times:
         line = (1, base, base + 10, "raw", f"p{base}", 9, 0, 10, first_ms, last_ms, 0, 100)

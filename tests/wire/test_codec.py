@@ -119,6 +119,36 @@ def test_text_longer_than_kafka_reads_is_refused_in_either_form() -> None:
                     read(data, 0)
 
 
+@pytest.mark.parametrize(
+    ("write", "read"),
+    [
+        (lambda data: len(data).to_bytes(2), codec.read_string),
+        (lambda data: len(data).to_bytes(2), codec.read_nullable_string),
+        (
+            lambda data: written(codec.write_unsigned_varint, len(data) + 1),
+            codec.read_compact_string,
+        ),
+        (
+            lambda data: written(codec.write_unsigned_varint, len(data) + 1),
+            codec.read_compact_nullable_string,
+        ),
+    ],
+)
+def test_bytes_that_are_no_utf_8_make_no_text_that_cannot_be_answered(
+    write: Callable[[bytes], bytes], read: Callable[[bytes, int], tuple[str, int]]
+) -> None:
+    """One such name of a group had ListGroups fail for everybody."""
+    most = codec.STRING_BYTES_MAX // 3
+    data = b"\xff" * most
+    text, end = read(write(data) + data, 0)
+    assert (text, end) == ("\ufffd" * most, len(write(data) + data))
+    for data in (b"\xff" * (most + 1), b"\xff" * codec.STRING_BYTES_MAX):
+        with pytest.raises(Malformed, match="no UTF-8 and too long"):
+            read(write(data) + data, 0)
+    data = "\ufffd".encode() * most
+    assert read(write(data) + data, 0)[0] == "\ufffd" * most
+
+
 def test_a_structure_has_few_tagged_fields() -> None:
     for count in (codec.TAGS_MAX, codec.TAGS_MAX + 1):
         data = bytes([count]) + b"\x7f\0" * count

@@ -14,7 +14,6 @@ Who has linked kernels (`library.py`) imports this only for a kernel that the li
 import hashlib
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -122,8 +121,10 @@ class _Cache(FunctionCache):
         return None
 
     def _forget_index(self) -> None:
-        with suppress(OSError):
-            Path(self._cache_file._index_path).unlink()  # noqa: SLF001
+        try:
+            Path(self._cache_file._index_path).unlink(missing_ok=True)  # noqa: SLF001
+        except OSError as reason:
+            keep_no_more(reason)  # Numba would read it again to save a version.
 
     def save_overload(self, signature: Any, version: Any) -> None:
         """Save a compiled version, unless an earlier one could not be saved."""
@@ -132,9 +133,9 @@ class _Cache(FunctionCache):
         try:
             super().save_overload(signature, version)
         except OSError as reason:
+            keep_no_more(reason)
             # Numba writes the index first: it may name a file that has another version's code.
             self._forget_index()
-            keep_no_more(reason)
 
 
 if not _CACHE_DIRECTORY:

@@ -19,10 +19,13 @@ from shm.kernels.reader.lend import (
     has_from,
     lend_batches,
 )
-from shm.kernels.record.records import C_FIELDS
+from shm.kernels.record.records import C_FIELDS, C_HEADER_COUNT
 
 BATCHES_FEW = 4
 RECORDS_FEW = 16
+HEADERS_FEW = (
+    1024  # The columns of more count against a poll's room, which only the other path knows.
+)
 NOT_FEW = -2
 
 # What `told` says: how many records, the position of the first batch's frame, how many partitions
@@ -42,13 +45,17 @@ def new_few() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 @kernel
 def _cut(memory, ring, facts, columns, counts, count):
-    """Cut the lent batches; whether all were cut and none was overtaken meanwhile."""
+    """Cut the lent batches; whether all were cut, have few headers, and none was overtaken
+    meanwhile."""
     end, is_compressed, records = run_of(facts[:, :count], 0)
     if is_compressed or end < count or records > columns.shape[1]:
         return False
     if cut_batches(ring, facts, 0, count, columns, counts) < count:
         return False
-    return has_from(memory, facts[F_POSITION, 0])
+    headers = 0
+    for record in range(counts[count]):
+        headers += columns[C_HEADER_COUNT, record]
+    return headers <= HEADERS_FEW and has_from(memory, facts[F_POSITION, 0])
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from string import Formatter
@@ -31,7 +31,7 @@ class AnyRecord(Protocol):
     @property
     def value(self) -> memoryview | None: ...
     @property
-    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def field_of(record: AnyRecord, name: str) -> Any:  # noqa: ANN401  (what the fi
     return _part(found, path) if path else found
 
 
-def headers_json(headers: tuple[tuple[str, bytes | None], ...]) -> list[list[Any]]:
+def headers_json(headers: Iterable[tuple[str, bytes | None]]) -> list[list[Any]]:
     """Pairs of a name and a value, as JSON."""
     named = ((name.encode(errors="surrogateescape"), value) for name, value in headers)
     return [[to_json(name), to_json(value)] for name, value in named]

@@ -269,8 +269,8 @@ class KafkaConnection:
         return ClosedUnanswered(found.message or "", wants_login=wants_login)
 
 
-def opened(host: str, port: int, clock: Clock, security: Security) -> Stream:
-    """A socket to a broker, logged in, for one who speaks for himself.
+def opened(host: str, port: int, clock: Clock, security: Security, left_s: float = inf) -> Stream:
+    """A socket to a broker, logged in, for one who speaks for himself; `left_s` as above.
 
     Raises BrokerUnavailable, AuthenticationFailed.
     """
@@ -279,7 +279,7 @@ def opened(host: str, port: int, clock: Clock, security: Security) -> Stream:
             return connected(host, port, CONNECT_SECONDS_MAX, security.socket_owner)
         except OSError as error:
             raise _unavailable(written(host, port), error) from error
-    return KafkaConnection(host, port, CONNECT_SECONDS_MAX, clock, security).stream
+    return KafkaConnection(host, port, CONNECT_SECONDS_MAX, clock, security, left_s).stream
 
 
 def written(host: str, port: int) -> str:

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from smq.model.named_files import read_named
+from smq.model.named_files import is_passed_on, read_named
 from smq.model.setting import CLIENTS_BEGIN
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -23,15 +23,30 @@ _PAIR = re.compile(r"((?:[^\\=:\s]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The properties of a file. Raises ValueError with a sentence."""
+    """The properties of a file. Raises ValueError with a sentence.
+
+    What a shell passes on and is empty is refused: another process has read it, and who connects
+    without its properties would do so in plain bytes.
+    """
     try:
         data = read_named(path, may_be_passed_on=True)
     except (OSError, ValueError) as error:
-        raise ValueError(f"the properties file {path} cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"{_shown(path)} cannot be read: {why}") from error
     try:
-        return parse_properties(data.decode())
+        found = parse_properties(data.decode())
     except UnicodeDecodeError as error:
-        raise ValueError(f"the properties file {path} is not UTF-8: {error}") from error
+        raise ValueError(f"{_shown(path)} is not UTF-8: {error}") from error
+    if not found and is_passed_on(path):
+        raise ValueError(f"{_shown(path)} has no properties, or another process has read them")
+    return found
+
+
+def _shown(path: str | os.PathLike[str]) -> str:
+    """How an error names the file: somebody may have given its text, with a password."""
+    if any(sign in os.fspath(path) for sign in ("=", "\n", ".password")):
+        return "the properties file, whose path looks like properties,"
+    return f"the properties file {path}"
 
 
 def parse_properties(text: str) -> dict[str, str]:

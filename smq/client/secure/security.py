@@ -12,6 +12,7 @@ Secrets appear in no text that these classes make of themselves.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -168,7 +169,7 @@ def _named(given: Mapping[str, str], *, of_file: bool) -> dict[str, str]:
         if kafka_name in _TAKEN:
             named[kafka_name] = value
         elif not name.startswith(_OF_JAVA) and (name.startswith(PREFIXES) or not of_file):
-            shown = name.partition("=")[0]  # What follows may be a value, put there by mistake.
+            shown = re.split(r"[=:\s]", name)[0]  # A value may follow, put there by mistake.
             raise ValueError(f"{shown} is no property that SMQ's clients know")
     return named
 

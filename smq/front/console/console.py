@@ -72,8 +72,8 @@ class Console:
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
     async def ask(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
-        """Run a call of the desk in a thread. Of one user only so many run, or wait for a thread
-        behind those of others: its next ones wait for its own."""
+        """Run a call of the desk, or what makes a page of its answer, in a thread. Of one user only
+        so many run, or wait for a thread behind those of others: its next ones wait for its own."""
         async with self._of_user(request):
             return await run_sync(partial(work, *arguments), limiter=self.asking)
 
@@ -94,6 +94,10 @@ class Console:
         """The facts of now that who asks may know."""
         facts = await run_sync(self.facts, limiter=self.looking)
         return await visible(facts, rights_of(request))
+
+    async def made(self, make: Callable[..., Response], *arguments: object) -> Response:
+        """A page of facts, made in a thread: there may be very many."""
+        return await run_sync(partial(make, *arguments), limiter=self.looking)
 
     def page(self, path: str, answer: Answer) -> Route:
         """The route of a page that other sites may link to."""

@@ -54,8 +54,11 @@ class History:
         """The sample times in seconds, then the group's lag in records at each."""
         times: list[float] = []
         lags: list[float] = []
+        looked_at, at = None, -1
         for wall_ms, groups, values in list(self._lags):
-            if group in groups:
+            if groups is not looked_at:  # There may be many thousands, mostly the same.
+                looked_at, at = groups, groups.index(group) if group in groups else -1
+            if at >= 0:
                 times.append(wall_ms / 1000)
-                lags.append(float(values[groups.index(group)]))
+                lags.append(float(values[at]))
         return [times, lags]

@@ -1,8 +1,6 @@
 """What one user may see of a broker's facts. New ones are for super users until they stand here."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from itertools import compress
 
 from anyio.to_thread import run_sync
@@ -12,9 +10,8 @@ from smq.front.metrics.facts import Facts
 from smq.front.rights import rights_of
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
+from smq.security.authorizer import Choice
 from smq.security.rights import Rights, refusal
-
-NAMES_A_TURN = 500  # A millisecond or two.
 
 Names = frozenset[str]
 
@@ -45,23 +42,21 @@ def check_sees_all(request: Request) -> None:
         raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, sentence)
 
 
-async def allowed(ask: Callable[[list[str]], Sequence[bool]], names: Iterable[str]) -> Names:
-    """Those of some names with which a user may do something. Others have their turn meanwhile."""
-    left, found = await run_sync(_in_order, names), set[str]()
-    for start in range(0, len(left), NAMES_A_TURN):
-        some = left[start : start + NAMES_A_TURN]
-        found |= set(compress(some, ask(some)))
-        await asyncio.sleep(0)
-    return frozenset(found)
+async def allowed(
+    rights: Rights, operation: Operation, kind: ResourceType, names: Iterable[str]
+) -> Names:
+    """Those of some names with which a user may do this: in a thread, as there may be very many."""
+    return await run_sync(_chosen, rights.choice(operation, kind), names)
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
-    return sorted(set(names))
+def _chosen(choose: Choice, names: Iterable[str]) -> Names:
+    some = [*set(names)]
+    return frozenset(compress(some, choose(some)))
 
 
 async def described(rights: Rights, names: Iterable[str]) -> Names:
     """Those topics that a user may describe."""
-    return await allowed(partial(rights.topics, Operation.DESCRIBE), names)
+    return await allowed(rights, Operation.DESCRIBE, ResourceType.TOPIC, names)
 
 
 async def visible(facts: Facts, rights: Rights) -> Facts:
@@ -69,9 +64,8 @@ async def visible(facts: Facts, rights: Rights) -> Facts:
     if it may describe the cluster."""
     if rights.is_unlimited:
         return facts
-    topics = await described(rights, (each.topic for each in facts.partitions))
-    known = facts.members.keys() | {each.group for each in facts.offsets}
-    groups = await allowed(partial(rights.groups, Operation.DESCRIBE), known)
+    topics = rights.choice(Operation.DESCRIBE, ResourceType.TOPIC)
+    groups = rights.choice(Operation.DESCRIBE, ResourceType.GROUP)
     is_of_cluster = rights.cluster(Operation.DESCRIBE)
     of_names = await run_sync(_of_names, facts, topics, groups)
     return Facts(
@@ -88,8 +82,11 @@ async def visible(facts: Facts, rights: Rights) -> Facts:
     )
 
 
-def _of_names(facts: Facts, topics: Names, groups: Names) -> Facts:
+def _of_names(facts: Facts, choose_topics: Choice, choose_groups: Choice) -> Facts:
     """What facts say of some topics and groups: in a thread, as there may be very many."""
+    topics = _chosen(choose_topics, (each.topic for each in facts.partitions))
+    known = facts.members.keys() | {each.group for each in facts.offsets}
+    groups = _chosen(choose_groups, known)
     return Facts(
         version="",
         is_ready=False,

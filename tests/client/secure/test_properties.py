@@ -1,6 +1,7 @@
 """Properties files are read as Java reads them, and the environment sets properties too."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,23 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) -> 
     for path in (large, latin, tmp_path / "none", tmp_path, tmp_path / "pipe"):
         with pytest.raises(ValueError, match=str(path)):
             read_properties(path)
+
+
+def test_a_pipe_that_somebody_else_has_read_is_refused() -> None:
+    """Else its reader would connect in plain bytes."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    with closing(os.fdopen(reading, "rb")), pytest.raises(ValueError, match="has no properties"):
+        read_properties(f"/dev/fd/{reading}")
+
+
+@pytest.mark.parametrize(
+    "text", ["sasl.password=secret", "sasl.password: secret", "sasl.username x\nsecret"]
+)
+def test_a_text_of_properties_in_place_of_a_path_is_not_shown(text: str) -> None:
+    with pytest.raises(ValueError, match="whose path looks like properties") as refused:
+        read_properties(text)
+    assert "secret" not in str(refused.value)
 
 
 def test_variables_set_properties_by_their_names() -> None:

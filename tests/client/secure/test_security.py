@@ -167,6 +167,8 @@ def test_the_environment_gives_what_is_missing(tmp_path: Path) -> None:
         (ALICE | {"sasl.password": ""}, "a login needs"),
         (ALICE | {"sasl.pasword": "x"}, "sasl.pasword is no property"),
         (ALICE | {"sasl.pasword=secret": ""}, "sasl.pasword is no property"),
+        (ALICE | {"sasl.pasword: secret": ""}, "sasl.pasword is no property"),
+        (ALICE | {"sasl.pasword secret": ""}, "sasl.pasword is no property"),
         (
             ALICE | {"sasl.password": "secret\udce4"},
             "sasl.password in config is text, which has no",

@@ -94,6 +94,14 @@ def test_lists_grow_and_shrink(bench: CoordinatorBench) -> None:
     assert own(bench)[key] == "0:1,2:1"
 
 
+def test_a_list_grows_no_longer_than_an_answer_can_have_it(bench: CoordinatorBench) -> None:
+    key = "leader.replication.throttled.replicas"
+    first, second = (",".join(f"{n}:1" for n in range(i, i + 3000)) for i in (10_000, 20_000))
+    assert change(bench, (key, OP.SET, first)) == E.NONE
+    assert change(bench, (key, OP.APPEND, second)) == E.INVALID_CONFIG
+    assert own(bench)[key] == first
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

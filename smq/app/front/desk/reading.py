@@ -124,38 +124,53 @@ class _Bounds:
 
 
 class _Newest:
-    """The newest of the records that were added. `passed`: where those that did not fit end, by
-    partition."""
+    """The newest of the records that were added.
+
+    records   them, and the times as which they count
+    times     the greatest time of each partition, by number
+    passed    where those that did not fit end, by partition
+
+    It keeps the upper end of each partition, so a later search goes on below it. Times need not
+    grow with offsets: a record counts as no older than those below it in its partition. So neither
+    a late event nor one that is dated into the future holds a search up.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.records: list[ShownRecord] = []
+        self.records: list[tuple[int, ShownRecord]] = []
         self.passed: Positions = {}
+        self.times: dict[int, int] = {}
 
     def add(self, seen: ShownRecord) -> None:
-        """Add a record."""
-        self.records.append(seen)
+        """Add a record, above all others of its partition."""
+        time = max(seen.timestamp_ms, self.times.get(seen.partition, seen.timestamp_ms))
+        self.times[seen.partition] = time
+        self.records.append((time, seen))
         if len(self.records) >= 2 * self.limit:
             self.cut()
 
-    def merge(self, other: "_Newest") -> None:
-        """Add all of another."""
-        for seen in other.records:
-            self.add(seen)
-        for name, end in other.passed.items():
-            self._pass(name, end)
+    def add_below(self, other: "_Newest") -> None:
+        """Add all of another, which are below those here, of which none was passed."""
+        self.records = [
+            (max(time, other.times.get(seen.partition, time)), seen) for time, seen in self.records
+        ]
+        self.records += other.records
+        self.passed |= other.passed
 
     def cut(self) -> None:
-        """Sort them, newest first, and keep as many as fit."""
-        self.records.sort(
-            key=lambda each: (each.timestamp_ms, each.partition, each.offset), reverse=True
-        )
-        for each in self.records[self.limit :]:
-            self._pass(TopicPartition(each.topic, each.partition), each.offset + 1)
+        """Keep as many as fit."""
+        self.records.sort(reverse=True)
+        for _, each in self.records[self.limit :]:
+            name = TopicPartition(each.topic, each.partition)
+            self.passed[name] = max(self.passed.get(name, 0), each.offset + 1)
         del self.records[self.limit :]
 
-    def _pass(self, name: TopicPartition, end: int) -> None:
-        self.passed[name] = max(self.passed.get(name, 0), end)
+    def by_time(self) -> list[ShownRecord]:
+        """The records, newest first."""
+        seen = [each for _, each in self.records]
+        return sorted(
+            seen, key=lambda each: (each.timestamp_ms, each.partition, each.offset), reverse=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +216,7 @@ class Looking:
                     break
                 window = min(window // 8, read // (3 * len(highs))) or 1
                 continue
-            newest.merge(found)
+            newest.add_below(found)
             highs |= {name: self._below(name, low, firsts) for name, low in lows.items() - left}
             window = min(WINDOW_MAX, window * 2)
             if left or self.bounds.are_reached():
@@ -211,7 +226,7 @@ class Looking:
             highs[name] = max(highs[name], end)
         is_more = any(highs[name] > firsts[name] for name in highs)
         cursor = {name.partition: high for name, high in highs.items()} if is_more else {}
-        return self._found(newest.records, cursor)
+        return self._found(newest.by_time(), cursor)
 
     def _window(
         self, lows: Positions, highs: Positions, limits: _Limits | None

@@ -1,7 +1,8 @@
 """What a login needs of a thread: a password's hash, which takes milliseconds, or a user's name.
 
-One is worked at, and addresses take turns. Who has ended its side of the connection may still read
-the answer, but has gone most often: it waits behind all others.
+One is worked at, and addresses take turns; who renews a login counts to its user. Who has ended its
+side of the connection may still read the answer, but has gone most often: it waits behind all
+others.
 """
 
 from collections.abc import Callable, Hashable

@@ -32,7 +32,8 @@ CONTENT_TYPE_HEADER = CONTENT_TYPE.decode()
 
 def _content_type(record: Record) -> bytes | None:
     """The first one: `send_array` writes its own before the caller's headers."""
-    return next((value for name, value in record.headers if name == CONTENT_TYPE_HEADER), None)
+    headers = record.each_header()
+    return next((value for name, value in headers if name == CONTENT_TYPE_HEADER), None)
 
 
 class Batch:

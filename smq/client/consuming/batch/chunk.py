@@ -40,10 +40,17 @@ from shm.kernels.record.records import (
     new_headers,
 )
 from shm.reuse import empty_words
+from smq.client.consuming.batch.headers import (
+    HEADERS_AT_ONCE,
+    Header,
+    Headers,
+    ManyHeaders,
+    headers_at,
+)
 from smq.client.errors import BatchReleased
 from smq.client.names import TopicPartition
 from smq.client.payload_formats import read_array, read_table
-from smq.client.reference import HANDLE_HEADERS_WRITTEN
+from smq.client.reference import HANDLE_HEADERS_WRITTEN, PAYLOAD_HEADERS
 from smq.model.references import NotAHandle
 from smq.wire.inflate import ARENA_BYTES, HEADER_COLUMN_BYTES, RECORD_COLUMN_BYTES, inflate
 
@@ -61,11 +68,9 @@ class _Released:
 
 
 RELEASED = _Released()
-HEADERS_AT_ONCE = 1 << 10  # Of `each_header`: each is some 300 bytes meanwhile.
 _ONLY_HEADER = HANDLE_HEADERS_WRITTEN[1:]  # Without their count.
 
 Found = TypeVar("Found")
-Headers = tuple[tuple[str, bytes | None], ...]
 Places = tuple[list[int], list[int]]
 
 
@@ -80,8 +85,8 @@ class CutStop(Enum):
 
 class PollRoom:
     """How much a poll may still inflate. A batch may inflate to `bytes_max`, and so may the columns
-    of its records, and those of its headers; the poll ends with the batch that brings all of these
-    to so much."""
+    of its records, and those of its headers, which batches that are not compressed have, too; the
+    poll ends with the batch that brings all of these to so much."""
 
     __slots__ = ("bytes_max", "left", "stop")
 
@@ -94,9 +99,8 @@ class PollRoom:
         self.left = self.bytes_max
 
     def take(self, chunk: "Chunk") -> None:
-        """Count what is inflated now."""
-        headers = int(chunk.columns[C_HEADER_COUNT].sum())  # Their columns are made when used.
-        self.left -= chunk.memory.nbytes + chunk.columns.nbytes + HEADER_COLUMN_BYTES * headers
+        """Count the columns of a chunk; those of its headers are made when they are used."""
+        self.left -= chunk.columns.nbytes + HEADER_COLUMN_BYTES * chunk.header_count
 
 
 class PlacedBatches(NamedTuple):
@@ -145,10 +149,13 @@ class Record(_Place):
 
     @property
     def headers(self) -> Headers:
-        """Keys and values. A key that is not UTF-8 encodes back with `surrogateescape`."""
+        """Pairs of a key and a value. A key that is not UTF-8 encodes back with `surrogateescape`.
+
+        A tuple; more than 1,024 are a sequence that equals it and makes each when it is used.
+        """
         return self.chunk.headers_of(self.row)
 
-    def each_header(self) -> Iterator[tuple[str, bytes | None]]:
+    def each_header(self) -> Iterator[Header]:
         """The same, one after the other: a batch of a few kilobytes may have millions."""
         return self.chunk.each_header(self.row)
 
@@ -286,9 +293,14 @@ class Chunk:
         return rows
 
     @cached_property
+    def header_count(self) -> int:
+        """How many headers all records have."""
+        return int(self.columns[C_HEADER_COUNT].sum())
+
+    @cached_property
     def headers(self) -> np.ndarray:
         """A column for each header of all records; see `shm.kernels.record.records`."""
-        headers = new_headers(int(self.columns[C_HEADER_COUNT].sum()))
+        headers = new_headers(self.header_count)
         fill_headers(self.memory, self.columns, headers)
         return headers
 
@@ -298,16 +310,19 @@ class Chunk:
         if count == 0:
             return ()
         headers, first = self.headers, int(self.columns[C_HEADERS_FIRST, row])
-        return _headers_at(view, headers[:, first : first + count])
+        places = headers[:, first : first + count]
+        if count > HEADERS_AT_ONCE:
+            return ManyHeaders.copied(view, places)
+        return headers_at(view, places)
 
-    def each_header(self, row: int) -> Iterator[tuple[str, bytes | None]]:
+    def each_header(self, row: int) -> Iterator[Header]:
         """The headers of a record, some made at a time."""
         view, count = self.view[:], int(self.columns[C_HEADER_COUNT, row])
         for at in range(0, count, HEADERS_AT_ONCE):
             view, headers = self.view[:], self.headers  # These say where the first is.
             first = int(self.columns[C_HEADERS_FIRST, row])
             end = first + min(at + HEADERS_AT_ONCE, count)
-            yield from _headers_at(view, headers[:, first + at : end])
+            yield from headers_at(view, headers[:, first + at : end])
 
     def payload_of(self, row: int, value: memoryview | None) -> "Payload | None":
         """The payload of a record with this value."""
@@ -315,7 +330,8 @@ class Chunk:
         topic = self.partition_of(row).topic
         if self._is_plainly_a_handle(row):
             return self.payloads.of_handle(topic, value)
-        return self.payloads.of(topic, dict(self.headers_of(row)), value)
+        told = {name: each for name, each in self.each_header(row) if name in PAYLOAD_HEADERS}
+        return self.payloads.of(topic, told, value)
 
     def _is_plainly_a_handle(self, row: int) -> bool:
         """Whether its only header marks a handle, as our producer writes it."""
@@ -350,16 +366,6 @@ class Chunk:
         return chunk
 
 
-def _headers_at(view: memoryview, places: np.ndarray) -> Headers:
-    return tuple(
-        (
-            str(view[key_at : key_at + key_length], "utf-8", "surrogateescape"),
-            None if length < 0 else bytes(view[at : at + length]),
-        )
-        for key_at, key_length, at, length in places.T.tolist()
-    )
-
-
 def cut(batches: PlacedBatches, room: PollRoom) -> tuple[list[Chunk], int]:
     """Chunks of the records of some batches, and the number of batches that were cut.
 
@@ -369,14 +375,14 @@ def cut(batches: PlacedBatches, room: PollRoom) -> tuple[list[Chunk], int]:
     facts, chunks, room.stop = batches.facts, list[Chunk](), CutStop.MALFORMED
     first, count = 0, facts.shape[1]
     while first < count:
-        end, is_compressed, records = run_of(facts, first)
-        if not is_compressed:
-            chunk = _cut_run(batches, first, end, records)
-        elif room.left > 0:
-            chunk, end = _inflated_run(batches, first, end, room)
-        else:
+        if room.left <= 0:
             room.stop = CutStop.FULL
             break
+        end, is_compressed, records = run_of(facts, first)
+        if is_compressed:
+            chunk, end = _inflated_run(batches, first, end, room)
+        else:
+            chunk, end = _plain_run(batches, first, end, records, room)
         if len(chunk.counts):
             chunks.append(chunk)
         first += len(chunk.counts)
@@ -385,14 +391,26 @@ def cut(batches: PlacedBatches, room: PollRoom) -> tuple[list[Chunk], int]:
     return chunks, first
 
 
+def _plain_run(
+    batches: PlacedBatches, first: int, end: int, records: int, room: PollRoom
+) -> tuple[Chunk, int]:
+    """The records of the first of some batches that are not compressed and announce so many
+    records, and the end of these batches: behind the chunk's if it had to stop."""
+    if RECORD_COLUMN_BYTES * records > room.left:
+        end = _end_in_room(batches.facts, first, end, room)
+        records = records_announced(batches.facts[:, first:end])
+    if RECORD_COLUMN_BYTES * records > room.bytes_max:  # It is one batch.
+        return _counted(_cut_run(batches, first, first, 0), first, end, room, is_beyond=True)
+    chunk = _cut_run(batches, first, end, records)
+    return _counted(chunk, first, end, room, is_beyond=False)
+
+
 def _inflated_run(
     batches: PlacedBatches, first: int, end: int, room: PollRoom
 ) -> tuple[Chunk, int]:
-    """The records of the first of some compressed batches, and the end of these batches: behind
-    the chunk's if it had to stop."""
+    """The same of compressed batches."""
     memory, facts, names, _ = batches
-    records = np.maximum(facts[B_COUNT, first:end], 0).cumsum()
-    end = first + max(1, _fitting(RECORD_COLUMN_BYTES * records, room.left))
+    end = _end_in_room(facts, first, end, room)
     arena_bytes = min(ARENA_BYTES, room.left)
     memory, run, is_beyond = inflate(memory, facts[:, first:end], room.bytes_max, arena_bytes)
     end = first + run.shape[1]
@@ -404,11 +422,25 @@ def _inflated_run(
         announced, is_beyond = 0, True
     chunk = _cut_run(PlacedBatches(memory, run, names, is_lent=False), 0, run.shape[1], announced)
     is_beyond = is_beyond and len(chunk.counts) == run.shape[1] - 1
-    headers = np.concatenate([[0], chunk.columns[C_HEADER_COUNT].cumsum()])[chunk.counts.cumsum()]
-    good = _fitting(HEADER_COLUMN_BYTES * headers, room.bytes_max)
-    if good < len(chunk.counts):
-        chunk, is_beyond = chunk.up_to(good), good == 0
-        end = max(first + 1, first + good)
+    room.left -= memory.nbytes
+    return _counted(chunk, first, end, room, is_beyond=is_beyond)
+
+
+def _end_in_room(facts: np.ndarray, first: int, end: int, room: PollRoom) -> int:
+    """The end of the first batches whose records' columns have room, but of one at least."""
+    records = np.maximum(facts[B_COUNT, first:end], 0).cumsum()
+    return first + max(1, _fitting(RECORD_COLUMN_BYTES * records, room.left))
+
+
+def _counted(
+    chunk: Chunk, first: int, end: int, room: PollRoom, *, is_beyond: bool
+) -> tuple[Chunk, int]:
+    """The first batches of a chunk whose headers' columns may be made, counted, and their end."""
+    if HEADER_COLUMN_BYTES * chunk.header_count > room.bytes_max:
+        headers = np.concatenate([[0], chunk.columns[C_HEADER_COUNT].cumsum()])
+        sums = HEADER_COLUMN_BYTES * headers[chunk.counts.cumsum()]
+        good = _fitting(sums, room.bytes_max)
+        chunk, is_beyond, end = chunk.up_to(good), good == 0, first + max(1, good)
     room.take(chunk)
     if is_beyond:
         room.stop = CutStop.BEYOND

@@ -74,6 +74,8 @@ class Links:
 
     def channel(self, node_id: int, request_bytes: int = 0) -> Channel:
         """A new channel to a broker, for requests of up to this size. Raises BrokerError."""
+        reach = self._reach
+        ends_s = reach.clock.monotonic_s() + reach.deadline_seconds
         door = self._door(node_id)
         if door is not None and door.request_bytes_max >= request_bytes:
             return door
@@ -81,7 +83,8 @@ class Links:
             logger.info("to broker %s over the wire: %s bytes at once", node_id, request_bytes)
             door.close()
         host, port = self._ask(lambda cluster: cluster.address(node_id))
-        return WireChannel(host, port, self._reach.clock, self._reach.security)
+        left_s = ends_s - reach.clock.monotonic_s()
+        return WireChannel(host, port, reach.clock, reach.security, left_s)
 
     def _door(self, node_id: int) -> Door | None:
         if self._open_door is None:

@@ -1,6 +1,7 @@
 """A channel over Kafka's wire: one non-blocking socket with pipelined requests."""
 
 from collections import deque
+from math import inf
 from struct import Struct
 
 import numpy as np
@@ -24,15 +25,21 @@ _SIZE = Struct(">i")
 
 
 class WireChannel:
-    """See Channel. Raises BrokerUnavailable, AuthenticationFailed if it cannot connect."""
+    """See Channel. Raises BrokerUnavailable, AuthenticationFailed if it cannot connect; `left_s`:
+    until the deadline of who opens it."""
 
     is_quiet = False
     request_bytes_max = REQUEST_BYTES_MAX
 
     def __init__(
-        self, host: str, port: int, clock: Clock = SYSTEM_CLOCK, security: Security = PLAINTEXT
+        self,
+        host: str,
+        port: int,
+        clock: Clock = SYSTEM_CLOCK,
+        security: Security = PLAINTEXT,
+        left_s: float = inf,
     ) -> None:
-        self._socket: Stream = opened(host, port, clock, security)
+        self._socket: Stream = opened(host, port, clock, security, left_s)
         self._socket.setblocking(False)  # noqa: FBT003  (the socket's own signature)
         self._room = np.zeros(0, np.uint8)
         self._unsent: deque[memoryview] = deque()

@@ -1,5 +1,6 @@
 """Groups: the list, a group's members and offsets, and a preview of a reset."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -8,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from smq.front.console.console import Console, form_of, gone_to, lines_of, page_of, told
-from smq.front.console.desk import Move, ShownGroup
+from smq.front.console.desk import GroupRow, Move, ShownGroup
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import Names, check, described, sees_all
 from smq.front.console.templates import COLORS
@@ -32,14 +33,7 @@ def _pages(console: Console) -> list[Route]:
     async def groups(request: Request) -> Response:
         listed = await console.ask(request, console.desk(request).groups)
         facts = await console.look(request)
-        part, lags = request.query_params.get("q", ""), lags_of(facts.offsets)
-        rows = [
-            (each, facts.members.get(each.group, 0), lags.get(each.group, GroupLag(0, 0.0)))
-            for each in listed
-            if part in each.group
-        ]
-        values = {"title": "Groups", "here": "/groups", "q": part}
-        return page_of(request, "groups.html", values | paged(rows, GROUPS_A_PAGE, request))
+        return await console.made(_list, request, listed, facts)
 
     async def group(request: Request) -> Response:
         name = request.query_params.get("group", "")
@@ -49,13 +43,31 @@ def _pages(console: Console) -> list[Route]:
             rights_of(request),
         )
         assigned = (topic for each in found.members for topic, _ in each.partitions)
-        seen = _of_topics(found, await described(rights, assigned))
+        topics = await described(rights, assigned)
         facts = await console.look(request)
-        rows = [each for each in facts.offsets if each.group == name]
-        values = _values(seen, facts, rows, has_history=sees_all(rights))
-        return page_of(request, "group.html", values | paged(rows, OFFSETS_A_PAGE, request))
+        make = partial(_one, has_history=sees_all(rights))
+        return await console.made(make, request, found, topics, facts)
 
     return [console.page("/groups", groups), console.page("/groups/one", group)]
+
+
+def _list(request: Request, listed: list[GroupRow], facts: Facts) -> Response:
+    part, lags = request.query_params.get("q", ""), lags_of(facts.offsets)
+    rows = [
+        (each, facts.members.get(each.group, 0), lags.get(each.group, GroupLag(0, 0.0)))
+        for each in listed
+        if part in each.group
+    ]
+    values = {"title": "Groups", "here": "/groups", "q": part}
+    return page_of(request, "groups.html", values | paged(rows, GROUPS_A_PAGE, request))
+
+
+def _one(
+    request: Request, group: ShownGroup, topics: Names, facts: Facts, *, has_history: bool
+) -> Response:
+    rows = [each for each in facts.offsets if each.group == group.group]
+    values = _values(_of_topics(group, topics), facts, rows, has_history=has_history)
+    return page_of(request, "group.html", values | paged(rows, OFFSETS_A_PAGE, request))
 
 
 def _actions(console: Console) -> list[Route]:
@@ -120,24 +132,21 @@ def _values(
     owners = {
         name: number for number, member in enumerate(group.members) for name in member.partitions
     }
-    topics = sorted({topic for topic, _ in owners} | {each.topic for each in rows})
-    cells = [
-        (each.topic, each.partition, owners.get((each.topic, each.partition)))
-        for each in facts.partitions
-        if each.topic in topics
-    ]
+    topics = {topic for topic, _ in owners} | {each.topic for each in rows}
+    cells = [each for each in facts.partitions if each.topic in topics]
+    picture: dict[str, list[tuple[int, int | None]]] = {topic: [] for topic in sorted(topics)}
+    for each in cells[:CELLS_MAX]:
+        owner = owners.get((each.topic, each.partition))
+        picture[each.topic].append((each.partition, owner))
     return {
         "title": group.group,
         "here": "/groups",
         "group": group,
         "lag": lags.get(group.group, GroupLag(0, 0.0)),
-        "picture": [
-            (topic, [(number, owner) for name, number, owner in cells[:CELLS_MAX] if name == topic])
-            for topic in topics
-        ],
+        "picture": [*picture.items()],
         "cells_left": max(0, len(cells) - CELLS_MAX),
         "color_of": lambda owner: f"c{owner % COLORS}",
         "owners": {f"{t}-{p}": group.members[n] for (t, p), n in owners.items()},
-        "topics": topics,
+        "topics": [*picture],
         "history": f"/console/lag?{urlencode({'group': group.group})}" if has_history else "",
     }

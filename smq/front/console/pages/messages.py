@@ -2,12 +2,12 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from smq.front.console.console import Console, form_of, lines_of, page_of, told
@@ -15,14 +15,16 @@ from smq.front.console.desk import (
     HEADERS_MAX as SHOWN_HEADERS_MAX,
     NEWEST,
     PREVIEW_BYTES,
+    Desk,
     FoundRecords,
     NewRecord,
+    PassedOver,
     ShownRecord,
     Wanted,
 )
 from smq.front.console.paging import whole
 from smq.front.console.sight import check
-from smq.front.console.text import DECODED_KINDS, pretty, shown
+from smq.front.console.text import DECODED_KINDS, kind_of, pretty, shown
 from smq.model.errors import NotFound
 from smq.model.references import NotAHandle, Reference
 from smq.security.acls import Operation, ResourceType
@@ -31,7 +33,9 @@ LIMIT, LIMIT_MAX = 50, 500  # Records per page.
 PARTITION_MAX = 2**31 - 1
 HEADERS_MAX = 1000  # Lines.
 CURSOR_MAX = 200  # Entries: more than our own links ever have.
-SHOWN_BYTES_MAX = 256 * 1024  # Of a value on its record's page.
+SHOWN_BYTES_MAX = 256 * 1024  # Of a key and of a value on their record's page.
+OCTETS = "application/octet-stream"
+PIECE_BYTES = 1 << 18  # Of a download, made at a time: all its lines may be hundreds of megabytes.
 
 
 def message_routes(console: Console) -> list[Route]:
@@ -40,16 +44,12 @@ def message_routes(console: Console) -> list[Route]:
     async def messages(request: Request) -> Response:
         wanted = wanted_of(request.path_params["topic"], request.query_params)
         check(request, Operation.READ, ResourceType.TOPIC, wanted.topic)
-        found = await console.ask(request, console.desk(request).read, wanted)
-        if request.query_params.get("as") == "ndjson":
-            return _download(f"{wanted.topic}.ndjson", b"".join(map(_line, found.records)))
-        return page_of(request, "messages.html", _values(wanted, found, request.query_params))
+        return await console.ask(request, _list, request, console.desk(request), wanted)
 
     async def record(request: Request) -> Response:
         seen = await _record_of(console, request)
-        values = {"title": f"{seen.topic} {seen.partition}:{seen.offset}", "here": "/topics"}
-        name = "record_part.html" if request.query_params.get("part") else "record.html"
-        return page_of(request, name, values | await _details(console, request, seen))
+        decoded = await _decoded(console, request, seen)
+        return await console.ask(request, _page_of_record, request, seen, decoded)
 
     async def value(request: Request) -> Response:
         seen = await _record_of(console, request)
@@ -112,6 +112,15 @@ def new_record(topic: str, form: Mapping[str, str]) -> NewRecord:
     )
 
 
+def _list(request: Request, desk: Desk, wanted: Wanted) -> Response:
+    """Search, and make the page or the download: in a thread, as its rows take long, too."""
+    found = desk.read(wanted)
+    if request.query_params.get("as") == "ndjson":
+        headers = _as_file(f"{wanted.topic}.ndjson")
+        return StreamingResponse(_pieces(wanted, found), 200, headers, OCTETS)
+    return page_of(request, "messages.html", _values(wanted, found, request.query_params))
+
+
 def _values(wanted: Wanted, found: FoundRecords, query: Mapping[str, str]) -> dict[str, Any]:
     cursor = "-".join(f"{name}.{offset}" for name, offset in sorted(found.cursor.items()))
     here = {name: text for name, text in query.items() if name != "cursor"}
@@ -154,26 +163,56 @@ async def _record_of(console: Console, request: Request) -> ShownRecord:
     return seen
 
 
-async def _details(console: Console, request: Request, seen: ShownRecord) -> dict[str, Any]:
+async def _decoded(console: Console, request: Request, seen: ShownRecord) -> dict[str, Any]:
+    """The rows of a value in a format that has some."""
+    kind = kind_of(seen.value, seen.headers) if seen.value else ""
+    if kind not in DECODED_KINDS:
+        return {}
+    return await console.ask(request, console.decode, kind, seen.value)
+
+
+def _page_of_record(request: Request, seen: ShownRecord, decoded: dict[str, Any]) -> Response:
+    """A record's page or a part of it: in a thread, as its text may be long."""
+    key = None if seen.key is None else seen.key[:SHOWN_BYTES_MAX]
     value = None if seen.value is None else seen.value[:SHOWN_BYTES_MAX]
     text = pretty(value, seen.value_bytes, seen.headers)
-    decoded: dict[str, Any] = {}
-    if text.kind in DECODED_KINDS and seen.value is not None:
-        decoded = await console.ask(request, console.decode, text.kind, seen.value)
     reference = None
     if text.kind == "reference":
         try:
             reference = Reference.of_handle(seen.value)
         except NotAHandle as reason:
             decoded = {"error": f"its header says that it refers to a payload, but {reason}"}
-    return {
+    values = {
+        "title": f"{seen.topic} {seen.partition}:{seen.offset}",
+        "here": "/topics",
         "seen": seen,
-        "key": shown(seen.key, seen.key_bytes),
+        "key": shown(key, seen.key_bytes),
         "value": text,
         "headers": _headers(seen),
         "decoded": decoded,
         "reference": reference,
     }
+    name = "record_part.html" if request.query_params.get("part") else "record.html"
+    return page_of(request, name, values)
+
+
+def _pieces(wanted: Wanted, found: FoundRecords) -> Iterator[bytes]:
+    """The lines of a download, some at a time. Those that name batches which were passed over come
+    last: `smq import` takes the first line for one of a record."""
+    piece = bytearray()
+    for seen in found.records:
+        piece += _line(seen)
+        if len(piece) >= PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece) + b"".join(_line_beyond(wanted.topic, each) for each in found.beyond)
+
+
+def _line_beyond(topic: str, passed: PassedOver) -> bytes:
+    """A line without a value, which `smq produce --json-lines` and `smq import` refuse."""
+    offsets = {"start": passed.base, "end": passed.end}
+    fields = {"topic": topic, "partition": passed.partition, "passed_over": offsets}
+    return json.dumps(fields).encode() + b"\n"
 
 
 def _line(seen: ShownRecord) -> bytes:
@@ -208,6 +247,9 @@ def _json_of(data: bytes | None) -> object:
 
 
 def _download(name: str, body: bytes) -> Response:
+    return Response(body, 200, _as_file(name), OCTETS)
+
+
+def _as_file(name: str) -> dict[str, str]:
     # Safe in a header: topic names have only letters, digits and ._- characters.
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(body, 200, headers, "application/octet-stream")
+    return {"content-disposition": f'attachment; filename="{name}"'}

@@ -1,13 +1,14 @@
 """The overview: rates, storage and processes; also the data of all charts."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from smq.front.console.console import Console, page_of
+from smq.front.console.history import History
 from smq.front.console.sight import check, check_sees_all, sees_all
 from smq.front.metrics.alerts import lags_of
 from smq.front.metrics.facts import Facts
@@ -24,24 +25,20 @@ def overview_routes(console: Console) -> list[Route]:
 
     async def overview(request: Request) -> Response:
         facts = await console.look(request)
-        name = PARTS.get(request.query_params.get("part", ""), "overview.html")
-        totals = await run_sync(_totals, facts, limiter=console.looking)
-        now = _rates(console) if sees_all(rights_of(request)) else None
-        values = {"title": "Overview", "here": "/", "facts": facts, "rates": now}
-        return page_of(request, name, values | totals)
+        history = console.history if sees_all(rights_of(request)) else None
+        return await console.made(_overview, request, facts, history)
 
     async def rates(request: Request) -> Response:
         check_sees_all(request)
         since = request.query_params.get("since", "0")
         since_ms = int(since) if since.isdecimal() and len(since) < 16 else 0
-        series = console.history.rates(CHARTED, since_ms)
-        return JSONResponse({"names": CHARTED, "series": series})
+        return await console.made(_series, CHARTED, console.history.rates, CHARTED, since_ms)
 
     async def lag(request: Request) -> Response:
         group = request.query_params.get("group", "")
         check(request, Operation.DESCRIBE, ResourceType.GROUP, group)
         check_sees_all(request)  # It is of all topics that the group reads.
-        return JSONResponse({"names": ["lag"], "series": console.history.lag(group)})
+        return await console.made(_series, ["lag"], console.history.lag, group)
 
     return [
         console.page("/", overview),
@@ -50,15 +47,28 @@ def overview_routes(console: Console) -> list[Route]:
     ]
 
 
-def _rates(console: Console) -> dict[str, float]:
+def _overview(request: Request, facts: Facts, history: History | None) -> Response:
+    name = PARTS.get(request.query_params.get("part", ""), "overview.html")
+    now = None if history is None else _rates(history)
+    values = {"title": "Overview", "here": "/", "facts": facts, "rates": now}
+    return page_of(request, name, values | _totals(facts))
+
+
+def _series(
+    names: Sequence[str], read: Callable[..., list[list[float]]], *asked: object
+) -> Response:
+    return JSONResponse({"names": names, "series": read(*asked)})
+
+
+def _rates(history: History) -> dict[str, float]:
     return {
         name: series[-1] if series else 0.0
-        for name, series in zip(CHARTED, console.history.rates(CHARTED)[1:], strict=True)
+        for name, series in zip(CHARTED, history.rates(CHARTED)[1:], strict=True)
     }
 
 
 def _totals(facts: Facts) -> dict[str, Any]:
-    """What all topics and groups add up to: in a thread, as there may be very many."""
+    """What all topics and groups add up to."""
     of_groups = lags_of(facts.offsets)
     lags = sorted(of_groups.items(), key=lambda each: -each[1].records)
     return {

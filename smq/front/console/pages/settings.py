@@ -1,7 +1,5 @@
 """The broker's settings: their origins, changes without a restart, and who made which."""
 
-from functools import partial
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -10,7 +8,7 @@ from smq.front.console.console import Console, form_of, page_of, told
 from smq.front.console.paging import paged
 from smq.front.console.sight import allowed, check_cluster
 from smq.front.rights import rights_of
-from smq.security.acls import Operation
+from smq.security.acls import Operation, ResourceType
 from smq.security.rights import Rights
 from smq.store.config_changes import ConfigChange
 
@@ -24,7 +22,7 @@ async def _visible(changes: list[ConfigChange], rights: Rights) -> list[ConfigCh
     if rights.is_unlimited:
         return changes
     named = (each.resource for each in changes if each.resource_type == TOPIC)
-    topics = await allowed(partial(rights.topics, Operation.DESCRIBE_CONFIGS), named)
+    topics = await allowed(rights, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, named)
     return [
         each
         for each in changes

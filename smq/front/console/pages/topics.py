@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from smq.front.console.console import Console, form_of, gone_to, page_of, told
+from smq.front.console.desk import ShownSetting
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import check
 from smq.front.metrics.facts import Facts, PartitionFacts
@@ -41,10 +42,7 @@ def topic_routes(console: Console) -> list[Route]:
 def _pages(console: Console) -> list[Route]:
     async def topics(request: Request) -> Response:
         facts = await console.look(request)
-        part = request.query_params.get("q", "")
-        rows = [each for each in rows_of(facts.partitions) if part in each.name]
-        values = {"title": "Topics", "here": "/topics", "q": part, "missing": facts.missing}
-        return page_of(request, "topics.html", values | paged(rows, TOPICS_A_PAGE, request))
+        return await console.made(_list, request, facts)
 
     async def topic(request: Request) -> Response:
         name = request.path_params["topic"]
@@ -53,24 +51,35 @@ def _pages(console: Console) -> list[Route]:
         if rights_of(request).topic(Operation.DESCRIBE_CONFIGS, name):
             settings = await console.ask(request, console.desk(request).settings, name)
         facts = await console.look(request)
-        partitions = [each for each in facts.partitions if each.topic == name]
-        if settings is None and not partitions:
-            sentence = f"there is no topic {name}"
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, sentence)
-        values = {
-            "title": name,
-            "here": "/topics",
-            "topic": name,
-            "settings": settings,
-            "row": next(iter(rows_of(partitions)), TopicRow(name, 0, 0, 0, 0, 0)),
-            "groups": _groups(facts, name),
-            "most_bytes": max((p.unsealed_bytes + p.sealed_bytes for p in partitions), default=0),
-        }
-        return page_of(
-            request, "topic.html", values | paged(partitions, PARTITIONS_A_PAGE, request)
-        )
+        return await console.made(_one, request, name, settings, facts)
 
     return [console.page("/topics", topics), console.page("/topics/{topic}", topic)]
+
+
+def _list(request: Request, facts: Facts) -> Response:
+    part = request.query_params.get("q", "")
+    rows = [each for each in rows_of(facts.partitions) if part in each.name]
+    values = {"title": "Topics", "here": "/topics", "q": part, "missing": facts.missing}
+    return page_of(request, "topics.html", values | paged(rows, TOPICS_A_PAGE, request))
+
+
+def _one(
+    request: Request, name: str, settings: list[ShownSetting] | None, facts: Facts
+) -> Response:
+    partitions = [each for each in facts.partitions if each.topic == name]
+    if settings is None and not partitions:
+        sentence = f"there is no topic {name}"
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, sentence)
+    values = {
+        "title": name,
+        "here": "/topics",
+        "topic": name,
+        "settings": settings,
+        "row": next(iter(rows_of(partitions)), TopicRow(name, 0, 0, 0, 0, 0)),
+        "groups": _groups(facts, name),
+        "most_bytes": max((p.unsealed_bytes + p.sealed_bytes for p in partitions), default=0),
+    }
+    return page_of(request, "topic.html", values | paged(partitions, PARTITIONS_A_PAGE, request))
 
 
 def _actions(console: Console) -> list[Route]:

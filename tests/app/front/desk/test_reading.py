@@ -1,6 +1,6 @@
 """Records are found on a real broker, in both directions, within bounds, and further on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from uuid import uuid4
 
@@ -84,6 +84,52 @@ def test_the_newest_come_first_and_older_ones_after_them(client: Client) -> None
     assert numbers(found) == [*range(299, 289, -1)]
     assert numbers(look(client, limit=10, cursor=found.cursor)) == [*range(289, 279, -1)]
     assert everything(client, limit=70) == [*range(299, -1, -1)]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param([*range(150, 0, -1)], id="falling"),
+        pytest.param([*[1000] * 30, *range(120)], id="ahead"),
+        pytest.param([*range(100, 250), 0, 0], id="late"),
+        pytest.param([each * 7919 % 151 for each in range(150)], id="mixed"),
+        pytest.param([0] * 150, id="equal"),
+    ],
+)
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("text", ["", "pin"])
+def test_timestamps_in_any_order_hide_no_record(
+    client: Client, times: list[int], partitions: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those ahead of the clock, or of late events, may be of who wants to hide the others."""
+    monkeypatch.setattr(reading, "WINDOW", 5)
+    topic, names = uuid4().hex[:8], list[tuple[int, int]]()
+    client.create_topic(topic, partitions)
+    with client.producer() as producer:
+        for n, time in enumerate(times):
+            producer.send(topic, b"pin", partition=n % partitions, timestamp_ms=1000 + time)
+    cursor: Mapping[int, int] = {}
+    while cursor or not names:
+        wanted = Wanted(topic=topic, text=text, limit=40, cursor=cursor)
+        found = read(client, partitions, wanted, Clock())
+        shown = [each.timestamp_ms for each in found.records]
+        assert shown == sorted(shown, reverse=True)
+        assert shown, "each answer goes on"
+        names += [(each.partition, each.offset) for each in found.records]
+        cursor = found.cursor
+    assert sorted(names) == sorted((n % partitions, n // partitions) for n in range(len(times)))
+
+
+def test_a_late_record_hides_no_partition(client: Client) -> None:
+    topic = uuid4().hex[:8]
+    client.create_topic(topic, 2)
+    with client.producer() as producer:
+        for n in range(100):
+            producer.send(topic, b"", partition=n % 2, timestamp_ms=1000 + n)
+        producer.send(topic, b"", partition=1, timestamp_ms=0)
+    found = read(client, 2, Wanted(topic=topic, limit=20), Clock())
+    assert {each.partition for each in found.records} == {0, 1}
+    assert found.records[-1].timestamp_ms == 0
 
 
 def test_from_a_place_on_each_record_comes_once(client: Client) -> None:

@@ -10,6 +10,7 @@ from smq.security.access import AccessView
 from smq.security.credentials import ScramMechanism
 from smq.security.published import UserCredential
 from smq.testing.credentials import UsersInMemory
+from tests.app.fake_peers import turn_until
 from tests.app.shard.requests.test_logins import Door, handshake, token
 from tests.app.shard_client import Client, benches, decoded, settle
 from tests.security.test_access import FakeBlock
@@ -92,3 +93,24 @@ def test_a_login_by_plain_ends_when_its_password_is_checked_with_another_credent
         assert not client.is_closed
         door.server.logins.drop_changed({"alice"})
         client.wait_closed()
+
+
+def test_thousands_of_logins_with_a_changed_password_end_some_in_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in one turn held everybody else on the shard for a fifth of a second."""
+    monkeypatch.setattr("smq.app.shard.requests.logins.LOOKS_A_TURN", 2)
+    users = UsersInMemory({"alice": "pencil", "bob": "pencil"})
+    with benches(tmp_path, Door) as make:
+        door = make()
+        door.users = users
+        door.add_entrance()
+        clients = [logged_in_by(door, "PLAIN") for _ in range(5)]
+        users.found.clear()
+        changed = {"alice"}
+        door.server.logins.drop_changed(changed)
+        changed.clear()
+        assert len(door.server.clients) == 3
+        turn_until(door.loop, lambda: not len(door.server.clients))
+        for client in clients:
+            client.wait_closed()

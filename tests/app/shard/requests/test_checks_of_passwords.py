@@ -10,7 +10,15 @@ from smq.app.shard.requests.fair_lane import FairLane
 from smq.model.errors import PeerError
 from tests.app.fake_peers import turn_until
 from tests.app.shard.requests.test_fair_lane import HeldLane
-from tests.app.shard.requests.test_logins import DELAY_MS, RIGHT, WRONG, Door, handshake, token
+from tests.app.shard.requests.test_logins import (
+    DELAY_MS,
+    RIGHT,
+    WRONG,
+    Door,
+    handshake,
+    logged_in,
+    token,
+)
 from tests.app.shard_client import benches
 from tests.shard.shard_bench import topic
 
@@ -72,3 +80,22 @@ def test_a_password_is_checked_before_those_of_clients_that_have_gone_silently(d
         done(work())
     client.wait(2)
     assert len(logins.lane) == 3
+
+
+def test_a_login_is_renewed_before_newcomers_of_its_address_are_all_checked(door: Door) -> None:
+    """Else the session ends that a flood of newcomers does not let be renewed."""
+    door.lifetime_ms = 60_000
+    known = door.client()
+    logged_in(door, known)
+    thread, logins = HeldLane(), door.server.logins
+    logins.lane = FairLane(thread.submit)
+    for i in range(5):
+        door.client().send(handshake() + token(WRONG))
+        turn_until(door.loop, lambda i=i: len(logins.lane) == i)  # type: ignore[misc]
+    known.send(handshake(correlation=3) + token(RIGHT, 4))
+    turn_until(door.loop, lambda: len(logins.lane) == 5)
+    for _ in range(3):  # Two were before it.
+        work, done = thread.given.pop()
+        done(work())
+    known.wait(2)
+    assert len(logins.lane) == 2

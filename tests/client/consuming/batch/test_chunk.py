@@ -111,7 +111,8 @@ def test_header_keys_that_are_no_text_come_back() -> None:
 
 
 def test_headers_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smq.client.consuming.batch.chunk.HEADERS_AT_ONCE", 2)
+    for module in ("chunk", "headers"):
+        monkeypatch.setattr(f"smq.client.consuming.batch.{module}.HEADERS_AT_ONCE", 2)
     counts = (0, 1, 5, 4)
     sent = [
         Record(n, 0, None, None, tuple((b"h%d" % each, None) for each in range(count)))
@@ -138,9 +139,14 @@ def test_a_lent_chunk_is_copied_batch_by_batch() -> None:
     assert [plain_of(each) for each in copy.records()] == [plain_of(e) for e in chunk.records()]
 
 
-def of_headers(count: int) -> bytes:
+def of_headers(count: int, codec: Codec = Codec.ZSTD) -> bytes:
     """A small batch of one record with headers of two bytes each."""
-    return write_batch([Record(0, 0, None, None, ((b"", None),) * count)], compression=Codec.ZSTD)
+    return write_batch([Record(0, 0, None, None, ((b"", None),) * count)], compression=codec)
+
+
+def of_records(count: int, codec: Codec = Codec.ZSTD) -> bytes:
+    """A small batch of records of seven bytes each, or a few more."""
+    return write_batch([Record(each, 0, None, None) for each in range(count)], compression=codec)
 
 
 def test_a_batch_whose_headers_take_more_than_the_room_ends_what_is_cut() -> None:
@@ -156,10 +162,7 @@ def test_a_batch_whose_headers_take_more_than_the_room_ends_what_is_cut() -> Non
 
 def test_a_batch_whose_records_take_more_than_the_room_ends_what_is_cut() -> None:
     room = PollRoom(64 << 10)
-    within, beyond = (
-        write_batch([Record(each, 0, None, None) for each in range(count)], compression=Codec.ZSTD)
-        for count in (910, 911)  # 72 bytes each.
-    )
+    within, beyond = of_records(910), of_records(911)  # 72 bytes each.
     chunks, good = cut(batches_of(within + moved(beyond, 910)), room)
     assert (good, room.stop) == (1, CutStop.FULL)
     assert [len(chunk) for chunk in chunks] == [910]
@@ -168,18 +171,44 @@ def test_a_batch_whose_records_take_more_than_the_room_ends_what_is_cut() -> Non
     assert (chunks, good, room.stop) == ([], 0, CutStop.BEYOND)
 
 
+@pytest.mark.parametrize(
+    ("within", "beyond"),
+    [
+        (of_headers(2000, Codec.NONE), of_headers(2049, Codec.NONE)),
+        (of_records(910, Codec.NONE), of_records(911, Codec.NONE)),
+    ],
+    ids=["headers", "records"],
+)
+def test_batches_that_are_not_compressed_are_bounded_likewise(within: bytes, beyond: bytes) -> None:
+    room, count = PollRoom(64 << 10), len(expected(within))
+    sent = [moved(within, each * count) for each in range(3)]
+    chunks, good = cut(batches_of(b"".join(sent)), room)
+    assert (good, room.stop) == (2, CutStop.FULL)  # The second begins within the room.
+    found = [plain_of(record) for chunk in chunks for record in chunk.records()]
+    assert found == expected(b"".join(sent[:2]))
+    room.renew()
+    batches = batches_of(beyond + moved(within, 2000))
+    before = batches.facts.copy()
+    assert (*cut(batches, room), room.stop) == ([], 0, CutStop.BEYOND)
+    assert (batches.facts == before).all()
+
+
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=8),
+    st.lists(
+        st.tuples(st.integers(1, 6), st.integers(0, 6), st.sampled_from([Codec.NONE, Codec.ZSTD])),
+        min_size=1,
+        max_size=8,
+    ),
     st.integers(72, 1000),
 )
-def test_every_batch_of_a_compressed_run_is_given_or_beyond_the_room(
-    shapes: list[tuple[int, int]], bytes_max: int
+def test_every_batch_is_given_or_beyond_the_room(
+    shapes: list[tuple[int, int, Codec]], bytes_max: int
 ) -> None:
     sent, beyond = list[bytes](), list[int]()
-    for place, (records, headers) in enumerate(shapes):
+    for place, (records, headers, codec) in enumerate(shapes):
         each = [Record(n, 0, None, b"v", ((b"h", None),) * headers) for n in range(records)]
-        sent.append(moved(write_batch(each, compression=Codec.ZSTD), 10 * place))
+        sent.append(moved(write_batch(each, compression=codec), 10 * place))
         if 32 * headers * records > bytes_max or 72 * records > bytes_max:
             beyond.append(place)
     room, found, skipped, first = PollRoom(bytes_max), list[Plain](), list[int](), 0

@@ -1,11 +1,13 @@
 """Records: listed, searched, looked at, downloaded, produced."""
 
 import json
+import threading
+from typing import Any, ClassVar
 
 import pytest
 
 from smq.front.console.desk import NewRecord, PassedOver
-from smq.front.console.pages.messages import wanted_of
+from smq.front.console.pages.messages import SHOWN_BYTES_MAX, wanted_of
 from smq.model.references import Reference
 from tests.front.console.fake_desk import HOSTILE, Browser, FakeDesk, seen
 
@@ -62,6 +64,48 @@ def test_a_page_names_the_batches_that_a_search_passed_over() -> None:
     page = Browser(FakeDesk([seen(5, b"{}")], beyond=[PassedOver(2, 10, 20)])).text(PATH)
     assert "Partition 2 has a batch at offsets 10 to 20 that inflates too far" in page
     assert "among the first 100 of a record" in page
+
+
+def test_a_download_names_them_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(FakeDesk([seen(5, b"a"), seen(6, b"b")], beyond=[PassedOver(2, 10, 20)]))
+    body = browser.get(f"{PATH}?as=ndjson").body
+    *records, passed = map(json.loads, body.splitlines())
+    assert [each["value"] for each in records] == ["a", "b"]
+    assert passed == {"topic": "clicks", "partition": 2, "passed_over": {"start": 10, "end": 20}}
+    monkeypatch.setattr("smq.front.console.pages.messages.PIECE_BYTES", 1)
+    assert browser.get(f"{PATH}?as=ndjson").body == body
+
+
+class Noted(bytes):
+    """Bytes that note which threads look at them."""
+
+    threads: ClassVar[set[int]] = set()
+
+    def __getitem__(self, place: Any) -> Any:
+        self.threads.add(threading.get_ident())
+        return super().__getitem__(place)
+
+    def decode(self, *how: Any, **named: Any) -> str:
+        self.threads.add(threading.get_ident())
+        return super().decode(*how, **named)
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}?as=ndjson", f"{PATH}/0/5", f"{PATH}/0/5?part=1"])
+def test_pages_and_lines_are_made_in_threads(path: str) -> None:
+    """Five hundred records of control characters, or one long key, held the loop for a second."""
+    browser = Browser(FakeDesk([seen(5, Noted(b"{}"), key=Noted(b"k"))]))
+    Noted.threads.clear()
+    assert browser.get(path).status == 200
+    assert Noted.threads
+    assert threading.get_ident() not in Noted.threads
+
+
+def test_a_long_key_is_cut_on_its_records_page() -> None:
+    key = b"k" * (SHOWN_BYTES_MAX + 1)
+    browser = Browser(FakeDesk([seen(5, b"v", key=key, key_bytes=len(key))]))
+    page = browser.text(f"{PATH}/0/5?part=1")
+    assert "k" * SHOWN_BYTES_MAX in page
+    assert "k" * len(key) not in page
 
 
 def test_records_are_downloaded_as_lines_of_json_and_values_as_they_are() -> None:

@@ -117,6 +117,11 @@ ones = np.uint32(0xFFFFFFFF)
 print(crc32c(data, 0, 9) == crc32c_update(data, 0, 9, ones) ^ ones)
 """
 FULL = "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+REFUSED = """
+import pathlib
+def refuse(*_, **__): raise PermissionError(13, "refused")
+pathlib.Path.unlink = refuse
+"""
 NOWHERE = "tempfile.gettempdir = lambda: '/dev/null'"
 
 
@@ -139,6 +144,19 @@ def test_files_that_a_power_cut_has_left_in_pieces_are_made_anew(kind: str, tmp_
             os.truncate(each, size)
         assert run(USED.format(""), tmp_path) == "True"
         assert [each.stat().st_size for each in files] == sizes
+
+
+def test_files_in_pieces_that_cannot_be_removed_are_not_read_again(tmp_path: Path) -> None:
+    """What a power cut has left may be read-only, too."""
+    assert run(USED.format(""), tmp_path) == "True"
+    files = [*tmp_path.rglob("*.nbi")]
+    for each in files:
+        os.truncate(each, 0)
+    said, works = run(USED.format(REFUSED), tmp_path).splitlines()
+    assert said.startswith("compiled kernels are not kept")
+    assert said.endswith("refused")
+    assert works == "True"
+    assert not sum(each.stat().st_size for each in files)
 
 
 def test_without_a_directory_kernels_run_and_lie_in_no_other_place(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels.log.append import append_batch
 from shm.kernels.reader.cut import cut_batches
 from shm.kernels.reader.lend import CURSOR_ENTRY, F_FIELDS, W_AFTER, W_NEXT, lend_batches
-from shm.kernels.reader.lend_few import BATCHES_FEW, NOT_FEW, RECORDS_FEW, lend_few, new_few
+from shm.kernels.reader.lend_few import (
+    BATCHES_FEW,
+    HEADERS_FEW,
+    NOT_FEW,
+    RECORDS_FEW,
+    lend_few,
+    new_few,
+)
 from shm.kernels.record.records import C_FIELDS
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
@@ -92,6 +99,12 @@ def garbage(writer: Writer) -> None:
     append_batch(writer.memory.memory, writer.links, 0, data, 0, len(data), 0, 0)
 
 
+def headers(writer: Writer) -> None:
+    record = Record(0, 1, None, b"v", ((b"", None),) * (HEADERS_FEW + 1))
+    data = np.frombuffer(write_batch([record]), np.uint8)
+    append_batch(writer.memory.memory, writer.links, 0, data, 0, len(data), 0, 0)
+
+
 def many(writer: Writer) -> None:
     for _ in range(BATCHES_FEW):
         writer.append(0)
@@ -104,7 +117,7 @@ def a_lap(writer: Writer) -> None:
 
 @pytest.mark.parametrize(
     "append",
-    [compressed, garbage, many, a_lap, lambda writer: writer.append(0, RECORDS_FEW + 1)],
+    [compressed, garbage, headers, many, a_lap, lambda writer: writer.append(0, RECORDS_FEW + 1)],
 )
 def test_batches_that_are_not_few_and_small_are_left_unread(
     append: Callable[[Writer], None],
