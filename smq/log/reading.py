@@ -1,7 +1,7 @@
 """Reads bytes of a log by position: from the ring while it has them, else from the WAL, checked.
 
-A WAL frame that fails its check is damaged: its bytes are put aside under quarantine/, it is
-reported once, and look-ups skip it from then on, so that no reader gets stuck.
+A WAL frame that fails its check is damaged: its bytes, if any could be read, are put aside under
+quarantine/, it is reported once, and look-ups skip it from then on, so that no reader gets stuck.
 
 One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
 again, and taken for damaged only after a minute of failures, or some seconds while the log's space
@@ -23,6 +23,7 @@ from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
     P_COMPACTED_END,
+    P_OPEN_FROM,
     P_SEALED_END,
     WORD_RING_START,
     WORD_SPACE_END,
@@ -286,12 +287,12 @@ class ReadableLog:
     def _damage_in(self, run: WalRange, data: np.ndarray, first: int) -> DamagedFrame:
         """The error for the first damaged frame of a run. It meets those behind it too: a bad page
         may have very many, and each would cost its readers an attempt."""
-        damages = list[DamagedFrame]()
+        damages, number = list[DamagedFrame](), self._partition_of(run, first)
         while len(damages) < DAMAGES_MAX:
             position, size = run.spans[first].tolist()
             frame = position - FRAME_HEADER_BYTES
             at = frame - run.position
-            damages.append(self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size]))
+            damages.append(self._damage(number, frame, data[at : at + FRAME_HEADER_BYTES + size]))
             behind = run.spans[first + 1 :]
             end = int(gather_checked(data, run.position, behind, np.empty(0, np.uint8), 0))
             if end >= 0:
@@ -299,14 +300,20 @@ class ReadableLog:
             first -= end
         return damages[0]
 
-    def _damage(self, position: int, found: np.ndarray) -> DamagedFrame:
-        """The error for the damaged frame at a position, which it puts aside, reports and skips."""
+    def _partition_of(self, run: WalRange, i: int) -> int:
+        """The number of the partition whose batches a run has; it is asked for once: an index of a
+        segment is searched for it."""
+        position = int(run.spans[i, 0]) - FRAME_HEADER_BYTES
+        segment = self.wal.find(position)
+        return -1 if segment is None else self.lookup.partition_at(position, segment)
+
+    def _damage(self, number: int, position: int, found: np.ndarray) -> DamagedFrame:
+        """The error for a partition's damaged frame, which it puts aside, reports and skips."""
         segment = self.wal.find(position)
         if segment is None:
             return DamagedFrame(f"{self.directory}: position {position} has been freed")
         if segment.is_kept:
             return self._give_up(segment, position)
-        number = self.lookup.partition_at(position, segment)
         place = self.lookup.place_of(number, position)
         if (
             place is None
@@ -316,13 +323,26 @@ class ReadableLog:
         pages = pages_of(position - segment.start, len(found))
         if segment.bad_pages.has_any(pages) and not self._is_given_up(segment, position, pages):
             return DamagedFrame(f"{segment.path}: position {position} cannot be read now")
-        self.lookup.lose(place)
-        what = (
-            f"{self.set_aside(segment, position, found)}: offsets {place.base_offset} to "
-            f"{place.end_offset - 1} of partition {number} are lost, the others are served"
+        self.lookup.lose(place, self._needed_from(number))
+        first, end = np.searchsorted(segment.bad_pages.failing(), (pages.start, pages.stop))
+        if end - first == len(pages):  # Zeros, perhaps of very many frames, each a file.
+            what = f"the frame at position {position} of {segment.path} cannot be read"
+        else:
+            what = self.set_aside(segment, position, found)
+        what += (
+            f": offsets {place.base_offset} to {place.end_offset - 1} of partition {number} are "
+            "lost, the others are served"
         )
         self.notices.append(what)
         return DamagedFrame(what)
+
+    def _needed_from(self, number: int) -> int:
+        """Below this offset of a partition nobody asks for what was lost: no reader of the WAL, and
+        no open transaction."""
+        slot = self.partitions.slots.get(number)
+        if slot is None or self.partitions.table[slot, P_OPEN_FROM]:
+            return 0
+        return next((offset for offset, _ in self.lookup.filed_of(number)), 0)
 
     def readable(self, spans: np.ndarray) -> np.ndarray:
         """These batches, or those before the first that the disk could not read.
