@@ -6,8 +6,8 @@ quarantine/, it is reported once, and look-ups skip it from then on, so that no 
 One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
 again, and taken for damaged only after a minute of failures, or some seconds while the log's space
 is short, which it keeps from being freed. Each of its pages that fail must have failed for so long.
-Meanwhile who asks for it is told that it cannot be read, and the disk is tried each RETRY_MS only.
-What lies before it is read as ever.
+Meanwhile who asks for it is told that it cannot be read, and only the log itself tries the disk,
+each RETRY_MS. What lies before it is read as ever.
 """
 
 from collections.abc import Callable
@@ -46,8 +46,10 @@ RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's wor
 QUARANTINE = "quarantine"
 
 RETRY_MS = 5000
-TRIES_MAX = 16  # By the log itself, each RETRY_MS …
+TRIES_MAX = 2048  # By the log itself, each RETRY_MS; a few milliseconds to choose them …
 TRIES_MS = 2000  # … of which no other begins after so long.
+TRIED_SEGMENTS_MAX = 64  # With them: each takes a tenth of a millisecond to choose from.
+assert TRIED_SEGMENTS_MAX <= TRIES_MAX
 
 
 class DamagedFrame(Exception):
@@ -89,7 +91,8 @@ class ReadableLog:
         self.bad_tried_ms = -1
         self._tries_ms = self._tries_end_ms = -RETRY_MS  # When our own last tries began, ended.
         self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
-        self._is_trying = False
+        self._is_trying = self._goes_on = False
+        self._rounds = 0
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -347,7 +350,7 @@ class ReadableLog:
     def readable(self, spans: np.ndarray) -> np.ndarray:
         """These batches, or those before the first that the disk could not read.
 
-        If that is the first of them: none, unless the disk may be tried again.
+        If that is the first of them: none, unless whoever reads it gives it up.
         """
         if self.now_ms is None or self.bad_tried_ms < 0:
             return spans
@@ -355,18 +358,22 @@ class ReadableLog:
         for segment in self.wal.segments:
             if segment.bad_tried_ms < 0:
                 continue
-            may_try = self.now_ms >= segment.bad_tried_ms + RETRY_MS
             first, end = np.searchsorted(positions, (segment.start, segment.end)).tolist()
             if first < end:
                 count = first + segment.count_before_unread(spans[first:end])
-                if count < end and (count or not may_try):
+                if count < end and (count or not self._may_give_up(segment, spans[0])):
                     return spans[:count]
         return spans
+
+    def _may_give_up(self, segment: WalSegment, span: np.ndarray) -> bool:
+        position, size = span.tolist()
+        at = position - FRAME_HEADER_BYTES - segment.start
+        return segment.is_kept or self._are_over(segment, pages_of(at, FRAME_HEADER_BYTES + size))
 
     def try_bad_pages(self) -> None:
         """Call about once a second: read again what fails, each RETRY_MS, until it is given up.
 
-        Whoever asks rarely would else wait for ever, or lose what could be read meanwhile.
+        Nobody else does: who asks rarely would wait for ever, and who asks often hold the disk.
         """
         if self.now_ms is None:
             return
@@ -375,24 +382,37 @@ class ReadableLog:
             segment.bad_pages.date(self.now_ms)
         if self._is_trying or self.now_ms < self._tries_end_ms + RETRY_MS:
             return
-        self._tries_ms = self.now_ms
+        self._tries_ms = self._tries_end_ms = self.now_ms
+        bad = [segment for segment in segments if len(segment.bad_pages.failing())]
+        if len(bad) > TRIED_SEGMENTS_MAX:
+            self._rounds += 1
+            first = self._rounds * TRIED_SEGMENTS_MAX % len(bad)
+            bad = (bad + bad)[first : first + TRIED_SEGMENTS_MAX]
+        each = TRIES_MAX // max(1, len(bad))
         found = [
             (tried_ms, segment.start + pages.start * PAGE_BYTES, len(pages) * PAGE_BYTES)
-            for segment in segments
-            for tried_ms, pages in segment.bad_pages.to_try()
+            for segment in bad
+            for tried_ms, pages in segment.bad_pages.to_try(segment.pages, each)
         ]
         self._to_try = [(position, length) for _, position, length in sorted(found)[:TRIES_MAX]]
         self._to_try.reverse()
-        self._try_next(None)
+        self._try_on()
 
-    def _try_next(self, _: object) -> None:
+    def _try_on(self) -> None:
         """One after another: other reads come between."""
+        self._goes_on = True
+        while self._to_try and not self._is_trying:
+            self._is_trying = True
+            self.wal.try_again(*self._to_try.pop(), self._tried)
+        self._goes_on = False
+
+    def _tried(self) -> None:
         assert self.now_ms is not None
+        self._is_trying, self._tries_end_ms = False, self.now_ms
         if self.now_ms > self._tries_ms + TRIES_MS:
             self._to_try.clear()
-        self._is_trying, self._tries_end_ms = bool(self._to_try), self.now_ms
-        if self._is_trying:
-            self.wal.load(*self._to_try.pop(), self._try_next)
+        if not self._goes_on:  # What is done at once would be nested.
+            self._try_on()
 
     def stop_trying(self) -> None:
         """A stop waits for no more of it than the read that is under way."""
@@ -402,10 +422,7 @@ class ReadableLog:
         """Whether what cannot be read of a frame's pages has failed for long enough."""
         if self.now_ms is None:
             return False
-        left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
-        is_short = left < LOANS_END_BELOW * self.wal.files.limit
-        segment.bad_pages.date(self.now_ms)
-        if segment.bad_pages.are_over(pages, PATIENCE_SHORT if is_short else PATIENCE, self.now_ms):
+        if self._are_over(segment, pages):
             return True
         if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + PATIENCE.wait_ms:
             self.notices.append(
@@ -414,6 +431,14 @@ class ReadableLog:
             )
         segment.bad_tried_ms = self.bad_tried_ms = self.now_ms
         return False
+
+    def _are_over(self, segment: WalSegment, pages: range) -> bool:
+        assert self.now_ms is not None
+        left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
+        is_short = left < LOANS_END_BELOW * self.wal.files.limit
+        segment.bad_pages.date(self.now_ms)
+        patience = PATIENCE_SHORT if is_short else PATIENCE
+        return segment.bad_pages.are_over(pages, patience, self.now_ms)
 
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""
