@@ -157,8 +157,8 @@ class Restoring:
         """The store, and where the time line was; returns the partitions that it has."""
         store = self.data_dir / folder.STORE
         copy(self.source / folder.STORE, store)
-        check_store(store)
         Database.open(store).close()  # Of an earlier version: what follows knows today's tables.
+        check_store(store)
         if self.topics is not None:
             keep_found_topics(store, self.topics)
         if not self.with_users:
