@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from gateway.context import Ask, Message, ShardContext
 from gateway.fetch.cold import ColdPart, Part, Unread, storage_error, with_cold
 from gateway.fetch.handle_search import Search
-from gateway.fetch.in_log import ABORTED_MAX, FoundInLog, find_told, find_told_sealed
+from gateway.fetch.in_log import (
+    ABORTED_MAX,
+    FoundInLog,
+    find_told,
+    find_told_sealed,
+    readable_part,
+)
 from gateway.fetch.rules import (
     Row,
     divergence,
@@ -221,12 +227,10 @@ class PartitionReader:
         is_too_much = found.total_bytes > budget or told.too_many is not None
         if not found.total_bytes or (is_too_much and self.total_bytes > 0):
             return 0
-        spans = led.log.readable(found.spans)
-        if not len(spans):
+        found = readable_part(led, found)
+        if not found.total_bytes:
             data.error_code, self.has_error = self._failure, True
             return 0
-        if len(spans) < len(found.spans):
-            found = FoundBatches(spans, int(spans[:, 1].sum()))
         data.aborted_transactions = told.aborted
         data.records = LentBatches(led.log, found.spans, found.total_bytes)
         self.total_bytes += found.total_bytes

@@ -20,18 +20,25 @@ import numpy as np
 
 from gateway.context import Ask, Later
 from gateway.fetch.handle_search import Search
-from gateway.fetch.in_log import ABORTED_MAX, find_told, find_told_sealed, told, told_of
+from gateway.fetch.in_log import (
+    ABORTED_MAX,
+    find_told,
+    find_told_sealed,
+    readable_part,
+    told,
+    told_of,
+)
 from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.log.aborted import AbortedIn
 from smq.log.log import Log
 from smq.log.lookup import FoundBatches
-from smq.log.reading import WalRange
+from smq.log.reading import DamagedFrame, WalRange
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits, SegmentReach
 from smq.shard.led import Led
 from smq.shard.loans import FileRange, LentBatches, Loan
 from smq.shard.shard import Shard
-from smq.wire.generated.fetch import FetchResponse, PartitionData
+from smq.wire.generated.fetch import AbortedTransaction, FetchResponse, PartitionData
 from smq.wire.internal.form import Failed
 from smq.wire.internal.reads import BatchFile, Cold, Inline
 from smq.wire.markers import closing_marker
@@ -120,15 +127,26 @@ class ColdPart(NamedTuple):
             if found.total_bytes > self.bytes_max and not self.must_give:
                 return None
             if found.total_bytes:
-                Shard.count_bytes_out(led.log, found.total_bytes)
-                data.records = LentBatches(led.log, found.spans, found.total_bytes)
-                data.aborted_transactions = aborted
-                if too_many is not None:
-                    return Unread(data, led.log, found, too_many, self.failure)
-                return None
+                return self._lend(readable_part(led, found), aborted, too_many)
         last = min(end, self.limit) - 1
         data.records = closing_marker(last, led.log.partitions.epoch_at(led.number, last))
         return None
+
+    def _lend(
+        self,
+        found: FoundBatches,
+        aborted: list[AbortedTransaction] | None,
+        too_many: np.ndarray | None,
+    ) -> "Part | None":
+        """Answer with what the log has; none: it cannot be read now."""
+        data, log = self.data, self.led.log
+        if not found.total_bytes:
+            data.error_code = self.failure
+            return None
+        Shard.count_bytes_out(log, found.total_bytes)
+        data.records = LentBatches(log, found.spans, found.total_bytes)
+        data.aborted_transactions = aborted
+        return None if too_many is None else Unread(data, log, found, too_many, self.failure)
 
 
 class Unread(NamedTuple):
@@ -145,17 +163,22 @@ class Unread(NamedTuple):
     failure: ErrorCode
 
     def question(self) -> Later:
-        """Load the batch's header."""
-        run = WalRange(int(self.batch.spans[0, 0]), BATCH_HEADER_BYTES, self.batch.spans[:0])
-        return Later(partial(self.log.load, run))
+        """Load the batch: its header alone could not be checked."""
+        return Later(partial(self.log.load, self._run))
 
-    def take(self, header: np.ndarray, _search: Search, _loan: Loan) -> None:
+    @property
+    def _run(self) -> WalRange:
+        return self.log.run_of(self.batch.spans[:1])
+
+    def take(self, loaded: np.ndarray, _search: Search, _loan: Loan) -> None:
         """Tell what the batch's producer has aborted."""
-        if len(header) == BATCH_HEADER_BYTES:
-            self.data.aborted_transactions = told_of(self.too_many, header.data)
-            return
-        self.data.records, self.data.error_code = b"", self.failure
-        self.data.aborted_transactions = None
+        try:
+            batch = self.log.batches_of(self._run, loaded)
+        except DamagedFrame:
+            self.data.records, self.data.error_code = b"", self.failure
+            self.data.aborted_transactions = None
+        else:
+            self.data.aborted_transactions = told_of(self.too_many, batch)
 
 
 Part = ColdPart | Unread

@@ -69,6 +69,14 @@ def find_told(  # noqa: PLR0913, PLR0917  (a partition, a range, three limits)
     return FoundInLog(found, told_of(rows, batch), len(rows))
 
 
+def readable_part(led: Led, found: FoundBatches) -> FoundBatches:
+    """The batches before the first that the disk cannot read now; perhaps none."""
+    spans = led.log.readable(found.spans)
+    if len(spans) == len(found.spans):
+        return found
+    return FoundBatches(spans, int(spans[:, 1].sum()))
+
+
 def find_told_sealed(led: Led, offset: int, limit: int, count_max: int | None) -> AbortedIn:
     """The aborted transactions to tell where undecided segments have what lies at `offset`, and
     where their batches must end; those of the first batch may be more than `count_max`. None:

@@ -1,6 +1,7 @@
 """Writes files of a snapshot: hard links within one file system, else copies.
 
-Links suit files that never change in place. New files are durable once their directory is
+Links suit files that never change in place. Who restores a snapshot that is another user's gets
+copies: the owner of a file may write to it for ever. New files are durable once their directory is
 (`sync_directories`).
 
 What is copied leaves no pages behind in the page cache: neither those of the copy, nor the source's
@@ -10,6 +11,7 @@ if it had none before. Those that it had are the broker's, and may be the only c
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +37,18 @@ def link(source: Path, target: Path) -> bool:
         return False
     _sync(target)
     return True
+
+
+def link_own(source: Path, target: Path) -> bool:
+    """As link(), but False also if another user may write to the file, now or later: it is its
+    owner's, whatever its name. Raises OSError."""
+    if not link(source, target):
+        return False
+    status = target.lstat()  # Of what was linked: another file may have the name by now.
+    if status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return True
+    target.unlink()
+    return False
 
 
 def copy(source: Path, target: Path, length: int | None = None) -> None:

@@ -19,6 +19,7 @@ import os
 import shutil
 import stat
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -129,20 +130,29 @@ def read(folder: Path) -> About:
     if zlib.crc32(listed) != about.check:
         raise NotWhole(f"{folder / FILES} is missing or damaged; copy the snapshot again")
     _refuse_links(folder)
-    for line in listed.decode().splitlines():
-        size, _, name = line.partition(" ")
+    for size, name in _listed(folder, listed):
         try:
             found = (folder / name).stat().st_size
         except OSError:
             raise NotWhole(
                 f"{folder} was not copied completely: it has no {name}; copy the snapshot again"
             ) from None
-        if found != int(size):
+        if found != size:
             raise NotWhole(
                 f"{folder} was not copied completely: {name} has {found} bytes, not {size}; "
                 "copy the snapshot again"
             )
     return about
+
+
+def _listed(folder: Path, listed: bytes) -> Iterator[tuple[int, str]]:
+    """Bytes and path of each file. Raises NotWhole."""
+    try:
+        for line in listed.decode().splitlines():
+            size, _, name = line.partition(" ")
+            yield int(size), name
+    except ValueError:
+        raise NotWhole(f"{folder / FILES} is no list of files; copy the snapshot again") from None
 
 
 def _refuse_links(folder: Path) -> None:
@@ -160,13 +170,27 @@ def _refuse_links(folder: Path) -> None:
 def _about(folder: Path) -> About:
     path = folder / ABOUT
     try:
-        fields: dict[str, Any] = json.loads(path.read_bytes())
-        version = int(fields["format"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        raise NotWhole(f"{path} is damaged; copy the snapshot again") from None
-    if version > FORMAT:
-        raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {FORMAT}")
-    try:
-        return About(**fields)
-    except TypeError:
-        raise NotWhole(f"{path} is damaged; copy the snapshot again") from None
+        fields = json.loads(path.read_bytes())
+        version = fields["format"]
+        if isinstance(version, int) and version > FORMAT:
+            why = f"its format is {version}, this SMQ knows up to {FORMAT}"
+            raise MadeByNewer(str(path), why)
+        about = About(**fields)
+        is_whole = _has_types(about)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise NotWhole(f"{path} is damaged; copy the snapshot again")
+    return about
+
+
+def _has_types(about: About) -> bool:
+    """Whether each field is what the class says. Raises TypeError or AttributeError if not."""
+    texts: tuple[Any, ...] = about.cluster_id, about.smq_version, *(about.topics or ())
+    counts = about.taken_ms, about.file_count, about.total_bytes, about.check, about.format
+    lists: Any = about.topics
+    return (
+        isinstance(lists, list | None)
+        and all(isinstance(each, str) for each in (*texts, *about.log_ends))
+        and all(type(each) is int for each in (*counts, *about.log_ends.values()))
+    )

@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from smq.app.process.machine import boot_id
 from smq.app.process.status import read_status
@@ -30,7 +31,7 @@ from smq.app.supervisor.datadir import (
     read_meta,
 )
 from smq.backup import folder
-from smq.backup.files import copy, sync_directories, write
+from smq.backup.files import copy, link_own, sync_directories, write
 from smq.backup.folder import About
 from smq.backup.objects import Topics, bring, bring_others
 from smq.backup.take import Refused, keep_found_topics
@@ -39,9 +40,9 @@ from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
-from smq.store.access import forget_users
+from smq.store.access import Stored, forget_users, stored
 from smq.store.copying import check_store, partition_numbers, renew
-from smq.store.database import refuse_newer
+from smq.store.database import Database, refuse_newer
 
 # What the broker may have given out since the snapshot, at least, and beyond that room for restores
 # that do not know each other. A generation and a coordinator's epoch have 31 bits on the wire.
@@ -50,6 +51,13 @@ IDS_SKIPPED = range(10**6, 2**40 + 1)
 _LOCKS = {"lock", "supervisor.lock"}
 
 Advance = Callable[[int], None]
+
+
+class Restored(NamedTuple):
+    """What a snapshot says of itself, and who it lets in."""
+
+    about: About
+    access: Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,8 @@ class Restoring:
     advance: Advance
     with_users: bool = True
 
-    def run(self) -> About:
-        """Restore everything; returns the snapshot's description."""
+    def run(self) -> Restored:
+        """Restore everything."""
         about = folder.read(self.source)
         refuse_newer(self.source / folder.STORE)
         meta = read_meta(self.source)
@@ -85,6 +93,7 @@ class Restoring:
             mark.write_text(self.said_of(about))
             try:
                 self._bring()
+                access = stored(self.data_dir / folder.STORE)
             except (OSError, StoreError, Refused):
                 self._clear()
                 raise
@@ -97,7 +106,7 @@ class Restoring:
             sync_directories(self.data_dir)
         finally:
             directory.close()
-        return about
+        return Restored(about, access)
 
     def _check_target(self) -> None:
         if read_status(self.data_dir) is not None:
@@ -134,8 +143,21 @@ class Restoring:
                 each.unlink()
 
     def _bring(self) -> None:
+        self._bring_logs(self._bring_store())
+        objects = LocalStore(self.source / folder.FILER)
+
+        def done(_key: str, length: int) -> None:
+            self.advance(length)
+
+        bring(objects, self.filer, self.topics, done, link_own)
+        if self.topics is None:
+            bring_others(objects, self.filer, done, link_own)
+
+    def _bring_store(self) -> set[int]:
+        """The store, and where the time line was; returns the partitions that it has."""
         store = self.data_dir / folder.STORE
         copy(self.source / folder.STORE, store)
+        Database.open(store).close()  # Of an earlier version: what follows knows today's tables.
         check_store(store)
         if self.topics is not None:
             keep_found_topics(store, self.topics)
@@ -145,7 +167,9 @@ class Restoring:
         renew(store, {"producer_id": ids, "coordinator_epoch": epochs})
         if (self.source / folder.CLOCK).exists():
             copy(self.source / folder.CLOCK, self.data_dir / folder.CLOCK)
-        known = partition_numbers(store)
+        return partition_numbers(store)
+
+    def _bring_logs(self, known: set[int]) -> None:
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name
             if path.suffix == ".wal" and self.topics is not None:
@@ -156,7 +180,3 @@ class Restoring:
         for log in (self.data_dir / folder.LOGS).iterdir():
             # All restored data is on disk: anything incomplete was already damaged.
             write(log / BOOT_FILE, boot_id())
-        objects = LocalStore(self.source / folder.FILER)
-        bring(objects, self.filer, self.topics, lambda _, length: self.advance(length))
-        if self.topics is None:
-            bring_others(objects, self.filer, lambda _, length: self.advance(length))

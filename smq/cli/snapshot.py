@@ -108,14 +108,12 @@ def restore(  # noqa: PLR0913  (Each is an option.)
     from smq.app.supervisor.modes import set_umask  # noqa: PLC0415  (as above)
     from smq.backup.restore import Restoring  # noqa: PLC0415  (NumPy takes its time.)
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
-    from smq.store.access import stored  # noqa: PLC0415  (as above)
-    from smq.store.store import FILE_NAME  # noqa: PLC0415  (as above)
 
     settings = _settings(config, data_dir)
     set_umask(settings)
     started_ms = monotonic_ms()
     with _failures_told(settings.data_dir), progress("files", None, is_bytes=True) as advance:
-        about = Restoring(
+        about, access = Restoring(
             source=folder,
             data_dir=settings.data_dir,
             filer=Location.of(settings).open(drops_pages=True),
@@ -125,7 +123,6 @@ def restore(  # noqa: PLR0913  (Each is an option.)
             advance=advance,
             with_users=not without_users,
         ).run()
-        access = stored(settings.data_dir / FILE_NAME)
     users = sorted({each.user for each in access.credentials})
     rules = [described(rule) for rule in access.rules]
     came = {"users": users, "rules": rules}

@@ -22,6 +22,7 @@ from shm.segment import LogMemory
 from smq.log.files.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
 from smq.log.files.pieces import by_pieces
 from smq.log.files.segment import WalSegment
+from smq.log.lost import LostOffsets
 
 SPANS_MAX = 16384  # Batches per fetch of one partition.
 UNLIMITED = 2**62
@@ -65,7 +66,7 @@ class Lookup:
         self._filed: dict[int, list[tuple[int, WalSegment]]] = {}
         self._forgotten = 0  # Segments, in this life …
         self._looked: dict[int, int] = {}  # … and how many when a partition was last looked at.
-        self._lost: dict[int, list[tuple[int, int]]] = {}
+        self._lost: dict[int, LostOffsets] = {}
         self._spans = np.zeros((SPANS_MAX, 2), np.int64)
 
     def register(self, segment: WalSegment, index: FiledIndex) -> None:
@@ -107,6 +108,8 @@ class Lookup:
             for (offset, segment), (later, after) in pairwise(mine):
                 assert offset <= later
                 assert segment.end <= after.start
+        for lost in self._lost.values():
+            lost.invariants()
 
     def drop(self, number: int) -> None:
         """A partition is gone."""
@@ -305,18 +308,17 @@ class Lookup:
 
     # --- damage ----------------------------------------------------------------------------------
 
-    def lose(self, place: IndexedBatch) -> None:
-        """A batch turned out to be damaged: skip its offsets from now on."""
-        lost = self._lost.setdefault(place.number, [])
-        lost.append((place.base_offset, place.end_offset))
-        lost.sort()
+    def lose(self, place: IndexedBatch, needed_from: int = 0) -> None:
+        """A batch turned out to be damaged: skip its offsets from now on. Nobody asks whether those
+        below `needed_from` were lost."""
+        lost = self._lost.setdefault(place.number, LostOffsets())
+        lost.add(place.base_offset, place.end_offset)
+        lost.forget_below(min(needed_from, place.base_offset))
 
     def behind_damage(self, number: int, offset: int) -> int:
         """The offset itself, or the one after the damaged batches that contain it."""
-        for base, end in self._lost.get(number, ()):
-            if base <= offset < end:
-                offset = end
-        return offset
+        lost = self._lost.get(number)
+        return offset if lost is None else lost.behind(offset)
 
     def has_readable(self, number: int, index: FiledIndex, offset: int) -> bool:
         """Whether a table has batches of a partition, from an offset on, that are not lost."""
@@ -324,16 +326,17 @@ class Lookup:
             return False
         if not self.has_damage_from(number, offset):
             return True
-        mine, lost = index.of_partition(number), np.array(self._lost[number])
+        mine = index.of_partition(number)
+        is_lost = self._lost[number].among(mine["base_offset"])
         ends = mine["base_offset"] + mine["record_count"]
-        at = np.searchsorted(lost[:, 0], mine["base_offset"], "right") - 1
-        is_lost = (at >= 0) & (mine["base_offset"] < lost[at, 1])
         return bool(((ends > offset) & ~is_lost).any())
 
     def has_damage_from(self, number: int, offset: int) -> bool:
         """Whether damaged batches hold this offset or later ones."""
-        return any(end > offset for _, end in self._lost.get(number, ()))
+        lost = self._lost.get(number)
+        return lost is not None and lost.reach_beyond(offset)
 
     def _next_damage(self, number: int, offset: int) -> int:
-        lost = (base for base, _ in self._lost.get(number, ()) if base >= offset)
-        return min(lost, default=UNLIMITED)
+        lost = self._lost.get(number)
+        damage = None if lost is None else lost.next_from(offset)
+        return UNLIMITED if damage is None else damage

@@ -1,13 +1,13 @@
 """Reads bytes of a log by position: from the ring while it has them, else from the WAL, checked.
 
-A WAL frame that fails its check is damaged: its bytes are put aside under quarantine/, it is
-reported once, and look-ups skip it from then on, so that no reader gets stuck.
+A WAL frame that fails its check is damaged: its bytes, if any could be read, are put aside under
+quarantine/, it is reported once, and look-ups skip it from then on, so that no reader gets stuck.
 
 One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
 again, and taken for damaged only after a minute of failures, or some seconds while the log's space
 is short, which it keeps from being freed. Each of its pages that fail must have failed for so long.
-Meanwhile who asks for it is told that it cannot be read, and the disk is tried each RETRY_MS only.
-What lies before it is read as ever.
+Meanwhile who asks for it is told that it cannot be read, and only the log itself tries the disk,
+each RETRY_MS. What lies before it is read as ever.
 """
 
 from collections.abc import Callable
@@ -23,6 +23,7 @@ from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
     P_COMPACTED_END,
+    P_OPEN_FROM,
     P_SEALED_END,
     WORD_RING_START,
     WORD_SPACE_END,
@@ -45,8 +46,10 @@ RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's wor
 QUARANTINE = "quarantine"
 
 RETRY_MS = 5000
-TRIES_MAX = 16  # By the log itself, each RETRY_MS …
+TRIES_MAX = 2048  # By the log itself, each RETRY_MS; a few milliseconds to choose them …
 TRIES_MS = 2000  # … of which no other begins after so long.
+TRIED_SEGMENTS_MAX = 64  # With them: each takes a tenth of a millisecond to choose from.
+assert TRIED_SEGMENTS_MAX <= TRIES_MAX
 
 
 class DamagedFrame(Exception):
@@ -88,7 +91,8 @@ class ReadableLog:
         self.bad_tried_ms = -1
         self._tries_ms = self._tries_end_ms = -RETRY_MS  # When our own last tries began, ended.
         self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
-        self._is_trying = False
+        self._is_trying = self._goes_on = False
+        self._rounds = 0
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -286,12 +290,12 @@ class ReadableLog:
     def _damage_in(self, run: WalRange, data: np.ndarray, first: int) -> DamagedFrame:
         """The error for the first damaged frame of a run. It meets those behind it too: a bad page
         may have very many, and each would cost its readers an attempt."""
-        damages = list[DamagedFrame]()
+        damages, number = list[DamagedFrame](), self._partition_of(run, first)
         while len(damages) < DAMAGES_MAX:
             position, size = run.spans[first].tolist()
             frame = position - FRAME_HEADER_BYTES
             at = frame - run.position
-            damages.append(self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size]))
+            damages.append(self._damage(number, frame, data[at : at + FRAME_HEADER_BYTES + size]))
             behind = run.spans[first + 1 :]
             end = int(gather_checked(data, run.position, behind, np.empty(0, np.uint8), 0))
             if end >= 0:
@@ -299,14 +303,20 @@ class ReadableLog:
             first -= end
         return damages[0]
 
-    def _damage(self, position: int, found: np.ndarray) -> DamagedFrame:
-        """The error for the damaged frame at a position, which it puts aside, reports and skips."""
+    def _partition_of(self, run: WalRange, i: int) -> int:
+        """The number of the partition whose batches a run has; it is asked for once: an index of a
+        segment is searched for it."""
+        position = int(run.spans[i, 0]) - FRAME_HEADER_BYTES
+        segment = self.wal.find(position)
+        return -1 if segment is None else self.lookup.partition_at(position, segment)
+
+    def _damage(self, number: int, position: int, found: np.ndarray) -> DamagedFrame:
+        """The error for a partition's damaged frame, which it puts aside, reports and skips."""
         segment = self.wal.find(position)
         if segment is None:
             return DamagedFrame(f"{self.directory}: position {position} has been freed")
         if segment.is_kept:
             return self._give_up(segment, position)
-        number = self.lookup.partition_at(position, segment)
         place = self.lookup.place_of(number, position)
         if (
             place is None
@@ -316,18 +326,31 @@ class ReadableLog:
         pages = pages_of(position - segment.start, len(found))
         if segment.bad_pages.has_any(pages) and not self._is_given_up(segment, position, pages):
             return DamagedFrame(f"{segment.path}: position {position} cannot be read now")
-        self.lookup.lose(place)
-        what = (
-            f"{self.set_aside(segment, position, found)}: offsets {place.base_offset} to "
-            f"{place.end_offset - 1} of partition {number} are lost, the others are served"
+        self.lookup.lose(place, self._needed_from(number))
+        first, end = np.searchsorted(segment.bad_pages.failing(), (pages.start, pages.stop))
+        if end - first == len(pages):  # Zeros, perhaps of very many frames, each a file.
+            what = f"the frame at position {position} of {segment.path} cannot be read"
+        else:
+            what = self.set_aside(segment, position, found)
+        what += (
+            f": offsets {place.base_offset} to {place.end_offset - 1} of partition {number} are "
+            "lost, the others are served"
         )
         self.notices.append(what)
         return DamagedFrame(what)
 
+    def _needed_from(self, number: int) -> int:
+        """Below this offset of a partition nobody asks for what was lost: no reader of the WAL, and
+        no open transaction."""
+        slot = self.partitions.slots.get(number)
+        if slot is None or self.partitions.table[slot, P_OPEN_FROM]:
+            return 0
+        return next((offset for offset, _ in self.lookup.filed_of(number)), 0)
+
     def readable(self, spans: np.ndarray) -> np.ndarray:
         """These batches, or those before the first that the disk could not read.
 
-        If that is the first of them: none, unless the disk may be tried again.
+        If that is the first of them: none, unless whoever reads it gives it up.
         """
         if self.now_ms is None or self.bad_tried_ms < 0:
             return spans
@@ -335,18 +358,22 @@ class ReadableLog:
         for segment in self.wal.segments:
             if segment.bad_tried_ms < 0:
                 continue
-            may_try = self.now_ms >= segment.bad_tried_ms + RETRY_MS
             first, end = np.searchsorted(positions, (segment.start, segment.end)).tolist()
             if first < end:
                 count = first + segment.count_before_unread(spans[first:end])
-                if count < end and (count or not may_try):
+                if count < end and (count or not self._may_give_up(segment, spans[0])):
                     return spans[:count]
         return spans
+
+    def _may_give_up(self, segment: WalSegment, span: np.ndarray) -> bool:
+        position, size = span.tolist()
+        at = position - FRAME_HEADER_BYTES - segment.start
+        return segment.is_kept or self._are_over(segment, pages_of(at, FRAME_HEADER_BYTES + size))
 
     def try_bad_pages(self) -> None:
         """Call about once a second: read again what fails, each RETRY_MS, until it is given up.
 
-        Whoever asks rarely would else wait for ever, or lose what could be read meanwhile.
+        Nobody else does: who asks rarely would wait for ever, and who asks often hold the disk.
         """
         if self.now_ms is None:
             return
@@ -355,24 +382,37 @@ class ReadableLog:
             segment.bad_pages.date(self.now_ms)
         if self._is_trying or self.now_ms < self._tries_end_ms + RETRY_MS:
             return
-        self._tries_ms = self.now_ms
+        self._tries_ms = self._tries_end_ms = self.now_ms
+        bad = [segment for segment in segments if len(segment.bad_pages.failing())]
+        if len(bad) > TRIED_SEGMENTS_MAX:
+            self._rounds += 1
+            first = self._rounds * TRIED_SEGMENTS_MAX % len(bad)
+            bad = (bad + bad)[first : first + TRIED_SEGMENTS_MAX]
+        each = TRIES_MAX // max(1, len(bad))
         found = [
             (tried_ms, segment.start + pages.start * PAGE_BYTES, len(pages) * PAGE_BYTES)
-            for segment in segments
-            for tried_ms, pages in segment.bad_pages.to_try()
+            for segment in bad
+            for tried_ms, pages in segment.bad_pages.to_try(segment.pages, each)
         ]
         self._to_try = [(position, length) for _, position, length in sorted(found)[:TRIES_MAX]]
         self._to_try.reverse()
-        self._try_next(None)
+        self._try_on()
 
-    def _try_next(self, _: object) -> None:
+    def _try_on(self) -> None:
         """One after another: other reads come between."""
+        self._goes_on = True
+        while self._to_try and not self._is_trying:
+            self._is_trying = True
+            self.wal.try_again(*self._to_try.pop(), self._tried)
+        self._goes_on = False
+
+    def _tried(self) -> None:
         assert self.now_ms is not None
+        self._is_trying, self._tries_end_ms = False, self.now_ms
         if self.now_ms > self._tries_ms + TRIES_MS:
             self._to_try.clear()
-        self._is_trying, self._tries_end_ms = bool(self._to_try), self.now_ms
-        if self._is_trying:
-            self.wal.load(*self._to_try.pop(), self._try_next)
+        if not self._goes_on:  # What is done at once would be nested.
+            self._try_on()
 
     def stop_trying(self) -> None:
         """A stop waits for no more of it than the read that is under way."""
@@ -382,10 +422,7 @@ class ReadableLog:
         """Whether what cannot be read of a frame's pages has failed for long enough."""
         if self.now_ms is None:
             return False
-        left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
-        is_short = left < LOANS_END_BELOW * self.wal.files.limit
-        segment.bad_pages.date(self.now_ms)
-        if segment.bad_pages.are_over(pages, PATIENCE_SHORT if is_short else PATIENCE, self.now_ms):
+        if self._are_over(segment, pages):
             return True
         if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + PATIENCE.wait_ms:
             self.notices.append(
@@ -394,6 +431,14 @@ class ReadableLog:
             )
         segment.bad_tried_ms = self.bad_tried_ms = self.now_ms
         return False
+
+    def _are_over(self, segment: WalSegment, pages: range) -> bool:
+        assert self.now_ms is not None
+        left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
+        is_short = left < LOANS_END_BELOW * self.wal.files.limit
+        segment.bad_pages.date(self.now_ms)
+        patience = PATIENCE_SHORT if is_short else PATIENCE
+        return segment.bad_pages.are_over(pages, patience, self.now_ms)
 
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""

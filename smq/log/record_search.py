@@ -34,7 +34,8 @@ def search_batch(
     log: Log, place: BatchPlace, wanted: WantedRecord, bytes_max: int, done: Done
 ) -> None:
     """Search the batch at a place. Compressed records are inflated to `bytes_max` at most; with 0
-    none is examined. `done` is called in the loop."""
+    none is examined. `done` is called in the loop, with a DamagedFrame too where the disk cannot
+    read it now."""
     is_written = place.position + place.length <= log.words[WORD_WRITTEN]
     view = log.view(*place)
     if view is not None and (place.length <= COPIED_BYTES_MAX or not is_written):
@@ -47,7 +48,13 @@ def search_batch(
         job = partial(find_in_batch, batch, wanted, bytes_max)
         log.background.submit(JobLane.SEARCHES, job, searched)
         return
-    run = log.run_of(np.array([place]))
+    spans = np.array([place])
+    if not len(log.readable(spans)):
+        reason = DamagedFrame(f"{log.directory}: position {place.position} cannot be read now")
+        # Not at once: who searches many would go on in one turn of the loop.
+        log.background.submit(JobLane.SEARCHES, lambda: None, lambda _: done(reason))
+        return
+    run = log.run_of(spans)
     log.load(run, lambda data: _search_loaded(log, run, data, (wanted, bytes_max), done))
 
 

@@ -288,7 +288,7 @@ class _Recovery:
         try:
             return disk.map(segment.fd, size)
         except OSError:
-            data, lost_bytes, failure, _ = salvage(disk, segment.fd, size, 0)
+            data, lost_bytes, failure, *_ = salvage(disk, segment.fd, size, 0)
             if failure is not None:
                 self._recovered.damaged.append(
                     f"{lost_bytes} bytes of {segment.path} cannot be read: {failure}"

@@ -307,8 +307,7 @@ class FailingDisk:
     def _name_of(self, fd: int) -> str:
         return os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115, PTH119
 
-    def _look(self, fd: int, length: int, at: int) -> None:
-        name = self._name_of(fd)
+    def _look(self, name: str, length: int, at: int) -> None:
         for bad, start, end in self.bad_places:
             if bad == name and start < at + length and at < end:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -349,7 +348,7 @@ class FailingDisk:
     def read(self, fd: int, length: int, at: int) -> np.ndarray:
         """See Disk."""
         self._call("read")
-        self._look(fd, length, at)
+        self._look(self._name_of(fd), length, at)
         return self.inner.read(fd, length, at)
 
     def will_read(self, fd: int, length: int, at: int) -> None:
@@ -379,6 +378,7 @@ class FailingDisk:
     def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
         """See Disk."""
         self._call("read_past_cache")
+        self._look(path.name, len(out), at)
         return self.inner.read_past_cache(path, out, at)
 
     def clear(self, fd: int, length: int) -> None:
@@ -391,7 +391,7 @@ class FailingDisk:
     ) -> np.ndarray | None:
         """See Disk. Unreadable bytes are not cached."""
         try:
-            self._look(fd, length, at)
+            self._look(self._name_of(fd), length, at)
         except OSError:
             return None
         return self.inner.read_cached(fd, length, at, out)
@@ -407,7 +407,7 @@ class FailingDisk:
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""
         self._call("map")
-        self._look(fd, length, 0)
+        self._look(self._name_of(fd), length, 0)
         return self.inner.map(fd, length)
 
     def sync(self, fd: int) -> None:

@@ -3,7 +3,10 @@
 import json
 import os
 import shutil
+import zlib
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +71,7 @@ def test_an_existing_folder_is_not_touched(tmp_path: Path) -> None:
         ("snapshot.json", b"[]", "snapshot.json is damaged"),
         ("snapshot.json", b"[" * 200_000, "snapshot.json is damaged"),
         ("snapshot.json", b'{"format": 1, "more": 2}', "snapshot.json is damaged"),
+        ("snapshot.json", b'{"format": 1e999}', "snapshot.json is damaged"),
         ("snapshot.json", None, "is not a complete snapshot"),
     ],
 )
@@ -80,6 +84,34 @@ def test_a_half_copied_one_is_refused(
     else:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(NotWhole, match=words):
+        folder.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"total_bytes": "many"}, {"total_bytes": None}, {"taken_ms": 1.5}, {"cluster_id": 7},
+        {"topics": "all"}, {"topics": [7]}, {"log_ends": ["0"]}, {"log_ends": {"0": None}},
+        {"format": 1e999}, {"format": "1"},
+    ],
+)  # fmt: skip
+def test_a_description_with_other_types_is_refused_before_anything_is_restored(
+    tmp_path: Path, field: dict[str, Any]
+) -> None:
+    taken(tmp_path)
+    about = json.loads((tmp_path / "snapshot.json").read_text())
+    (tmp_path / "snapshot.json").write_text(json.dumps(about | field))
+    with pytest.raises(NotWhole, match=r"snapshot\.json is damaged"):
+        folder.read(tmp_path)
+
+
+@pytest.mark.parametrize("listed", [b"\xff", b"many meta.json\n", b"\n"])
+def test_a_list_that_is_none_is_refused(tmp_path: Path, listed: bytes) -> None:
+    about = taken(tmp_path)
+    (tmp_path / "files").write_bytes(listed)
+    about = replace(about, check=zlib.crc32(listed))
+    (tmp_path / "snapshot.json").write_text(json.dumps(asdict(about)))
+    with pytest.raises(NotWhole, match="files is no list of files"):
         folder.read(tmp_path)
 
 

@@ -6,7 +6,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from smq.backup import objects
 from smq.backup.objects import belongs, bring, bring_others
 from smq.filer.local import LocalStore
 from smq.testing.memory_store import MemoryStore
@@ -48,9 +47,7 @@ def test_where_nothing_can_be_linked_it_is_copied(tmp_path: Path) -> None:
             ]
 
 
-def test_copied_objects_leave_the_page_cache_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copied_objects_leave_the_page_cache_as_it_was(tmp_path: Path) -> None:
     source = LocalStore(tmp_path / "a")
     target = LocalStore(tmp_path / "b", drops_pages=True)
     (tmp_path / "a/topics/default/t").mkdir(parents=True)
@@ -59,8 +56,7 @@ def test_copied_objects_leave_the_page_cache_as_it_was(
         dropped(tmp_path / "a" / key)
     with (tmp_path / "a" / warm).open("rb") as file:
         os.pread(file.fileno(), PAGE, 0)
-    monkeypatch.setattr(objects, "link", lambda _path, _to: False)
-    bring(source, target, None, lambda *_: None)
+    bring(source, target, None, lambda *_: None, lambda _path, _to: False)
     pages = [pages_of(tmp_path / name / key) for key in (cold, warm) for name in "ab"]
     assert pages == [False, False, True, False]
     assert all(source.get(key) == target.get(key) for key in (cold, warm))

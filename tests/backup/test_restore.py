@@ -25,9 +25,12 @@ from smq.security.acls import Operation
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.published import UserCredential
 from smq.store.access import stored
+from smq.store.migrations import MIGRATIONS
 from smq.store.store import Store
+from smq.store.stored_version import stored_version
 from tests.backup.test_take import served_once, taking
 from tests.security.test_authorizer import rule
+from tests.store.test_migrations import made_by
 
 DAY_MS, WALL_MS = 86_400_000, 1_700_000_000_000
 
@@ -85,10 +88,37 @@ def test_users_and_rules_come_along_unless_they_are_to_be_left(
     store.commit()
     store.close()
     taking(tmp_path).run()
-    restoring(tmp_path, with_users=with_users).run()
+    _, told = restoring(tmp_path, with_users=with_users).run()
     found = stored(tmp_path / "b" / "store.sqlite")
+    assert told == found
     assert [each.user for each in found.credentials] == ["alice"] * with_users
     assert found.rules == [rule("a", Operation.READ)] * with_users
+
+
+@pytest.mark.parametrize("back", [1, 4])
+def test_a_snapshot_of_an_earlier_version_is_migrated(tmp_path: Path, back: int) -> None:
+    """It was restored, and said that it was not."""
+    snapshot(tmp_path)
+    source = tmp_path / "s"
+    about = folder.read(source)
+    (source / folder.UNFINISHED).touch()
+    for name in (folder.STORE, folder.FILES, folder.ABOUT):
+        (source / name).unlink()
+    made_by(len(MIGRATIONS) - back, source / folder.STORE).close()
+    folder.finish(source, about)
+    restoring(tmp_path).run()
+    assert stored_version(tmp_path / "b" / folder.STORE) == len(MIGRATIONS)
+
+
+def test_a_restored_file_is_its_owners_alone(tmp_path: Path) -> None:
+    """Who made the snapshot could write into the restored broker's records."""
+    snapshot(tmp_path)
+    made = tmp_path / "s" / "filer" / "docs" / "a"
+    made.chmod(0o666)
+    restoring(tmp_path).run()
+    restored = tmp_path / "filer2" / "docs" / "a"
+    assert not restored.samefile(made)
+    assert restored.stat().st_mode & 0o022 == 0
 
 
 def test_a_rule_of_no_kind_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 tests/cli/test_snapshot.py takes them of brokers under load.
 """
 
+import errno
 import fcntl
 import os
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 
 from smq.app.process.status import ProcessStatus, Status
 from smq.app.supervisor.datadir import DataDirectory
-from smq.backup import objects, take
+from smq.backup import take
 from smq.backup.objects import bring
 from smq.backup.take import Refused, Taking, prepare
 from smq.filer.local import LocalStore
@@ -116,7 +117,14 @@ def test_a_snapshots_copies_of_objects_leave_the_page_cache(
     served_once(tmp_path)
     (tmp_path / "filer/docs").mkdir(parents=True)
     dropped(tmp_path / "filer/docs/a")
-    monkeypatch.setattr(objects, "link", lambda _path, _to: False)
+    link = os.link
+
+    def link_no_object(source: Path, target: Path) -> None:
+        if source.is_relative_to(tmp_path / "filer"):
+            raise OSError(errno.EXDEV, "two file systems")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_no_object)
     taking(tmp_path).run()
     copied = tmp_path / "s" / "filer/docs/a"
     assert not copied.samefile(tmp_path / "filer/docs/a")

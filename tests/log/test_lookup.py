@@ -99,6 +99,19 @@ def test_lost_offsets_are_passed_over(log: Log) -> None:
     assert log.lookup.behind_damage(1, 11) == 11
 
 
+def test_batches_that_are_lost_one_by_one_are_passed_over_as_one(log: Log) -> None:
+    """Each look-up walked over all of them: 10 ms of the loop for 200,000."""
+    for base in (10, 14, 12):
+        log.lookup.lose(IndexedBatch(1, base, base + 2))
+    log.lookup.invariants()
+    assert log.lookup.behind_damage(1, 10) == 16
+    assert offsets(log, 8, limit=18) == [8]
+    assert not log.lookup.has_damage_from(1, 16)
+    log.lookup.lose(IndexedBatch(1, 30, 32), needed_from=20)
+    assert log.lookup.behind_damage(1, 10) == 10
+    assert log.lookup.behind_damage(1, 30) == 32
+
+
 def test_a_reader_passes_over_what_was_lost_behind_a_gap(tmp_path: Path) -> None:
     """No segment has what a start found damaged, and no look-up knows it as lost."""
     log = start(tmp_path).log

@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from smq.log import reading
 from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
-from smq.log.reading import RETRY_MS, TRIES_MAX, DamagedFrame
-from smq.testing.disk import FailingDisk
-from tests.log.logs import read, start
-from tests.log.test_reading import filled
+from smq.log.files.salvage import READ_BAD_PAGES_MAX
+from smq.log.reading import RETRY_MS, RUN_BYTES_MAX, TRIES_MS, DamagedFrame
+from smq.testing.disk import PAGE_BYTES, FailingDisk
+from tests.log.files.wals import HeldBackground
+from tests.log.logs import high_watermark, memory_of, read, start
+from tests.log.test_reading import collected, filled, spans
 
 
 @pytest.mark.parametrize("every_ms", [RETRY_MS, 5 * RETRY_MS, 3 * PATIENCE.wait_ms])
@@ -49,20 +52,97 @@ def test_a_reader_that_comes_back_for_another_short_error_loses_nothing(tmp_path
     assert read(log, 1) == values
 
 
-def test_many_bad_pages_are_tried_a_few_at_once_and_a_stop_ends_it(tmp_path: Path) -> None:
+def test_many_bad_pages_are_tried_in_turns_and_a_stop_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "TRIES_MAX", 16)
+    monkeypatch.setattr(reading, "TRIED_SEGMENTS_MAX", 16)
     disk = FailingDisk(OsDisk())
     log = start(tmp_path, disk=disk).log
     filled(log, 90)
     log.now_ms = 0
     for segment in log.wal.segments:
         segment.bad_pages.note(0, 0, [0])
-    assert len(log.wal.segments) > TRIES_MAX
+    count = len(log.wal.segments)
+    assert 16 < count < 32
     before = disk.calls.get("read", 0)
     log.tend()
-    assert disk.calls["read"] == before + TRIES_MAX
+    assert disk.calls["read"] == before + 16
     log.tend()
-    assert disk.calls["read"] == before + TRIES_MAX
+    assert disk.calls["read"] == before + 16
     log.now_ms += RETRY_MS
     log.tend()
-    assert disk.calls["read"] == before + len(log.wal.segments)
+    assert disk.calls["read"] == before + count
     log.stop_trying()
+
+
+def test_of_many_bad_segments_some_are_tried_with_each_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "TRIED_SEGMENTS_MAX", 5)
+    log = start(tmp_path).log
+    filled(log, 90)
+    for segment in log.wal.segments:
+        segment.bad_pages.note(0, 0, [0])
+    left = [len(log.wal.segments)]
+    for log.now_ms in range(0, 100 * RETRY_MS, RETRY_MS):
+        log.tend()
+        left.append(sum(len(segment.bad_pages.failing()) for segment in log.wal.segments))
+        assert left[-2] - left[-1] <= 5
+    assert left[-1] == 0
+
+
+def test_no_try_begins_after_a_round_has_lasted_long(tmp_path: Path) -> None:
+    held = HeldBackground()
+    log = start(tmp_path, background=held).log
+    filled(log, 90)
+    held.wait()
+    for segment in log.wal.segments:
+        segment.bad_pages.note(0, 0, [0])
+    log.now_ms = 0
+    log.try_bad_pages()
+    assert len(held.jobs) == 1
+    log.now_ms = TRIES_MS + 1
+    held.wait()
+    failing = sum(len(segment.bad_pages.failing()) for segment in log.wal.segments)
+    assert failing == len(log.wal.segments) - 1
+    log.now_ms += RETRY_MS - 1
+    log.try_bad_pages()
+    assert not held.jobs
+    log.now_ms += 1
+    log.try_bad_pages()
+    assert held.jobs
+    log.stop_trying()
+    held.wait()
+
+
+def test_of_a_dead_segment_each_page_has_failed_for_a_minute_soon_after_the_first(
+    tmp_path: Path,
+) -> None:
+    """A minute passed for each megabyte, one after another."""
+    disk, pages = FailingDisk(OsDisk()), 1024
+    memory = memory_of(64 * PAGE_BYTES, pages * PAGE_BYTES)
+    log = start(tmp_path, disk=disk, memory=memory, segment_bytes=pages * PAGE_BYTES).log
+    filled(log, pages * PAGE_BYTES // 30_000 + 10, size=30_000)
+    segment = log.wal.segments[0]
+    disk.bad_places = [(segment.path.name, 0, pages * PAGE_BYTES)]
+    log.now_ms = 0
+    log.tend()
+    assert isinstance(collected(log, spans(log)), DamagedFrame)
+    assert 0 < len(segment.bad_pages.failing()) < pages
+    while segment.bad_pages.to_try(pages, pages):
+        log.now_ms += RETRY_MS
+        log.tend()
+    assert len(segment.bad_pages.failing()) == pages
+    assert log.now_ms < 1.5 * PATIENCE.wait_ms
+    tries, end = disk.calls["read"], high_watermark(log, 1)
+    for _ in range(2 * pages * PAGE_BYTES // RUN_BYTES_MAX):  # Each attempt gives up a run.
+        found = log.find(1, 0, end, 1 << 30)
+        assert found is not None
+        if found.spans[0, 0] >= segment.end:
+            break
+        assert isinstance(collected(log, found.spans), DamagedFrame)
+    else:
+        raise AssertionError("some of it is never given up")
+    # Nobody waits for the disk any more, but who comes late to those that failed first.
+    assert disk.calls["read"] <= tries + 1 + READ_BAD_PAGES_MAX

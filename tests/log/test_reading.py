@@ -375,12 +375,15 @@ def collected(log: Log, places: np.ndarray) -> bytes | DamagedFrame:
     return data
 
 
-def test_a_page_that_cannot_be_read_is_tried_from_time_to_time(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_read_is_left_to_the_log_which_tries_it_from_time_to_time(
+    tmp_path: Path,
+) -> None:
     disk = FailingDisk(OsDisk())
     log = start(tmp_path, disk=disk).log
     filled(log, 50)
     places = spans(log)
     log.now_ms = 1000
+    log.tend()
     assert log.readable(places) is places
     bad = log.wal.segments[1]
     disk.bad_places = [(bad.path.name, 0, SEGMENT_BYTES)]
@@ -392,21 +395,38 @@ def test_a_page_that_cannot_be_read_is_tried_from_time_to_time(tmp_path: Path) -
         assert collected(log, places) == before
         assert collected(log, places[first:]) == b""
     assert disk.calls["read"] <= tries + 3
-    assert len(log.readable(places)) == first
-    assert len(log.readable(places[:first])) == first
-    assert len(log.readable(places[first:])) == 0
-    assert len(log.readable(places[end:])) == len(places) - end
-    assert len(log.readable(places[-1:])) == 1  # The ring has it.
-    log.now_ms += RETRY_MS
-    assert len(log.readable(places)) == first  # What is whole is not lost for one that fails.
-    assert len(log.readable(places[first:])) == len(places) - first
-    assert isinstance(collected(log, places[first:]), DamagedFrame)
+    for _ in range(2):
+        assert len(log.readable(places)) == first
+        assert len(log.readable(places[:first])) == first
+        assert len(log.readable(places[first:])) == 0
+        assert len(log.readable(places[end:])) == len(places) - end
+        assert len(log.readable(places[-1:])) == 1  # The ring has it.
+        log.now_ms += RETRY_MS
+        log.tend()
     disk.bad_places.clear()
-    log.now_ms += RETRY_MS
     assert collected(log, places) == before
-    assert collected(log, places[first:]) == in_runs(log, places[first:])
+    log.now_ms += RETRY_MS
     log.tend()
     assert collected(log, places) == in_runs(log, places)
+
+
+def test_a_kept_segment_that_cannot_be_read_is_freed_at_once(tmp_path: Path) -> None:
+    """Nobody tries its pages."""
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk, keep_bytes_max=1 << 20).log
+    filled(log, 50)
+    places, segment = spans(log), log.wal.segments[0]
+    disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES)]
+    log.now_ms = 1000
+    log.tend()
+    assert isinstance(collected(log, places), DamagedFrame)
+    assert collected(log, places) == b""
+    log.sealing.advance(1, 40, 1)
+    log.checkpoint()
+    assert segment.is_kept
+    assert isinstance(collected(log, places), DamagedFrame)
+    assert segment not in log.wal.segments
+    assert log.find(1, 0, 50, ALL) is None
 
 
 def test_one_attempt_meets_all_damaged_frames_that_are_read_with_the_first(

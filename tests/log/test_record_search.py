@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from smq.log import record_search
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
-from smq.log.reading import DamagedFrame, WalRange
+from smq.log.reading import RETRY_MS, DamagedFrame, WalRange
 from smq.log.record_search import search_batch
 from smq.log.times import BatchPlace, first_batch_at
+from smq.testing.disk import FailingDisk
 from smq.wire.batch_search import Searched, WantedRecord
 from smq.wire.compression import Codec
-from tests.log.logs import append, start, turn
+from tests.log.files.wals import HeldBackground
+from tests.log.logs import SEGMENT_BYTES, append, start, turn
 from tests.wire.test_batch_search import batch_at
 
 MiB = 1024 * 1024
@@ -79,3 +82,48 @@ def test_a_damaged_batch_says_so_and_is_passed_over_then(log: Log) -> None:
     found = searched_in(log, 2)
     assert isinstance(found, Searched)
     assert found.found == (3, 3)
+
+
+def test_pages_that_fail_are_not_tried_for_each_search(tmp_path: Path) -> None:
+    """Each request paid the failure of the disk, in the lane of all reads."""
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    for i in range(40):
+        append(log, 1, batch_at(i, offset=0, size=600))
+        turn(log)
+    log.now_ms = 0
+    log.tend()
+    segment = log.wal.segments[0]
+    disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES)]
+    assert isinstance(searched_in(log, 0), DamagedFrame)
+    before = disk.calls["read"]
+    for _ in range(10):
+        assert isinstance(searched_in(log, 0), DamagedFrame)
+    assert disk.calls["read"] == before
+    found = searched_in(log, 10)
+    assert isinstance(found, Searched)
+    assert found.found == (10, 10)
+    disk.bad_places.clear()
+    log.now_ms += RETRY_MS
+    log.tend()
+    healed = searched_in(log, 0)
+    assert isinstance(healed, Searched)
+    assert healed.found == (0, 0)
+
+
+def test_a_search_that_is_refused_goes_on_in_another_turn(tmp_path: Path) -> None:
+    held = HeldBackground()
+    log = start(tmp_path, background=held).log
+    for i in range(40):
+        append(log, 1, batch_at(i, offset=0, size=600))
+        turn(log)
+    held.wait()
+    segment = log.wal.segments[0]
+    segment.bad_pages.note(0, 0, [0])
+    segment.bad_tried_ms = log.bad_tried_ms = log.now_ms = 0
+    place, results = first_batch_at(log, 1, 0, ALL, 0), list[Searched | DamagedFrame]()
+    assert place is not None
+    search_batch(log, place, WantedRecord(0, 0, ALL), MiB, results.append)
+    assert not results
+    held.wait()
+    assert isinstance(results[0], DamagedFrame)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from smq.app.process.asker import Asker
+from smq.model.errors import StoreError
 from smq.model.segments import Segment
 from smq.store.manifest import INT64_MIN, Manifest, open_manifest
 from smq.wire.internal.manifest import (
@@ -55,6 +56,15 @@ class ShardOverSocket:
         """Like `batches`, up to the high watermark and with aborted records."""
         asked = Batches(number, offset, bytes_max, synced=synced, as_sent=True)
         return self._asker.ask(asked)[1]
+
+    def for_reader(self, number: int, offset: int, bytes_max: int, *, as_sent: bool) -> bytes:
+        """Like `batches` or `as_sent`, on disk or not. Raises StoreError too if there are some that
+        cannot be read now: a reader who is told of none asks again at once."""
+        asked = Batches(number, offset, bytes_max, synced=False, as_sent=as_sent)
+        said, data = self._asker.ask(asked)
+        if said.is_unread:
+            raise StoreError(f"partition {number}", f"offset {offset} cannot be read now")
+        return data
 
     def aborted(
         self, number: int, start: int, end: int, producers: list[int]

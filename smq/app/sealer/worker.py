@@ -347,9 +347,8 @@ class Worker:
         bytes_max = min(asked.bytes_max, INLINE_BATCHES_BYTES)
         try:
             shard = self._shard(node)
-            read = shard.as_sent if asked.as_sent else shard.batches
-            return read(number, offset, bytes_max, synced=False)
-        except StoreError:  # They are no longer in the log.
+            return shard.for_reader(number, offset, bytes_max, as_sent=asked.as_sent)
+        except StoreError:  # They are no longer in the log, or cannot be read there.
             if offset >= asked.limit:
                 return b""
             reach = SegmentReach(asked.limit)

@@ -176,7 +176,8 @@ class ShardCommands:
                     self._refuse(link, frame_id, ValueError(reason))
                     return
                 data = without(data, partial(transactions.aborted_of, number))
-            answer = encode_answer(frame_id, RawBatches(len(data)), data)
+            said = RawBatches(len(data), is_unread=not data and len(found.spans) > 0)
+            answer = encode_answer(frame_id, said, data)
             self._send_when_synced(link, frame_id, answer, led.log, end if asked.synced else 0)
 
         led.log.collect(found.spans, collected)

@@ -2,17 +2,24 @@
 
 An error of the disk may end, so a page is waited for, by itself: that another page of its file
 fails says nothing of it.
+
+    unknown, or read ── a read fails ──▶ failing ── a read succeeds ──▶ read
+                                            └── for long, and often: over, it may be given up
+
+A read of a page that fails may take the disk seconds. So the log tries such pages by itself, a few
+at a time (to_try), and readers are told what is known (unread). Of pages that lie together mostly
+all fail, so those behind a run are tried too, as many as the run has: what is known doubles with
+each round, and a dead segment has failed for long, page by page, soon after its first page.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from smq.log.files.disk import PAGE_BYTES
 
-TRY_PAGES_MAX = 4  # With one read: each may take a failing disk seconds.
+TRY_PAGES_MAX = 4  # With one job: each may take a failing disk seconds.
 
 
 class PagePatience(NamedTuple):
@@ -27,6 +34,14 @@ class PagePatience(NamedTuple):
 
 PATIENCE = PagePatience(60_000, 3)  # Longer than most errors that end.
 PATIENCE_SHORT = PagePatience(5000, 2)
+KNOWN_MS = 10_000  # What failed so lately, after a long time, is not read again for a reader.
+
+_FAILS, _READ = 1, 2
+_PAGE = np.dtype(
+    [("state", "u1"), ("is_met", "?"), ("since_ms", "<i8"), ("tried_ms", "<i8"), ("tries", "<i8")]
+)
+"""A page's state, if it is known, since when it has it and when it was met last (monotonic), and
+how often. -1: never. `is_met`: it was since the last date()."""
 
 
 def pages_of(at: int, length: int) -> range:
@@ -34,19 +49,11 @@ def pages_of(at: int, length: int) -> range:
     return range(at // PAGE_BYTES, -(-(at + length) // PAGE_BYTES))
 
 
-@dataclass(slots=True)
-class _BadPage:
-    """When a page's present state was first and last met (monotonic), and how often; -1: see
-    BadPages.date()."""
-
-    fails: bool = True
-    since_ms: int = -1
-    tried_ms: int = -1
-    tries: int = 0
-
-    def is_over(self, patience: PagePatience, now_ms: int) -> bool:
-        """Whether it has failed for so long."""
-        return self.tries >= patience.tries and now_ms >= self.since_ms + patience.wait_ms
+def _are_over(rows: np.ndarray, patience: PagePatience) -> np.ndarray:
+    """Of each page (of _PAGE, failing), whether it has failed for so long (bool)."""
+    has_lasted = rows["tried_ms"] - rows["since_ms"] >= patience.wait_ms
+    found: np.ndarray = has_lasted & (rows["tries"] >= patience.tries)
+    return found
 
 
 class BadPages:
@@ -56,51 +63,72 @@ class BadPages:
     """
 
     def __init__(self) -> None:
-        self._pages: dict[int, _BadPage] = {}
-        self._undated: set[int] = set()
+        self._rows = np.zeros(0, _PAGE)  # By page; what lies behind is unknown.
+        self._has_undated = False
+        self._now_ms = -1  # Of the last date().
         self._failing: np.ndarray | None = None  # As failing(); None: to be made.
 
     def failing(self) -> np.ndarray:
         """The pages of which the last read has failed (int64, ascending)."""
         if self._failing is None:
-            self._failing = np.array(
-                sorted(page for page, known in self._pages.items() if known.fails), np.int64
-            )
+            self._failing = np.flatnonzero(self._rows["state"] == _FAILS)
         return self._failing
 
+    def first_failing(self, at: int) -> int | None:
+        """Where the first page begins that fails, of those that have byte `at` or one behind it."""
+        failing = self.failing()
+        i = int(np.searchsorted(failing, at // PAGE_BYTES))
+        return int(failing[i]) * PAGE_BYTES if i < len(failing) else None
+
     def has_any(self, pages: range) -> bool:
-        """Whether any of these pages is among them."""
-        return bool(self._pages) and any(page in self._pages for page in pages)
+        """Whether any of these pages fails or did."""
+        return bool(self._rows["state"][pages.start : pages.stop].any())
 
-    def note(self, at: int, length: int, bad: Collection[int]) -> None:
-        """A read of these bytes of the file has failed in the pages `bad`, and in no others."""
-        if not bad and not self._pages:
+    def note(
+        self, at: int, length: int, bad: Collection[int], untried: Collection[int] = ()
+    ) -> None:
+        """A read of these bytes of the file has failed in the pages `bad`, and has not come to
+        those of `untried`, which may be bad too; it has succeeded in the others."""
+        if not (len(bad) or len(untried) or len(self._rows)):
             return
-        failed = set(bad)
+        failed, left = np.array([*bad], np.int64), np.array([*untried], np.int64)
+        self._reach(1 + max(failed.max(initial=-1), left.max(initial=-1)))
+        rows = self._rows
         # Of a page that was read in part the disk may lack the rest.
-        for page in range(-(-at // PAGE_BYTES), (at + length) // PAGE_BYTES):
-            if page in self._pages and page not in failed:
-                self._meet(page, fails=False)
-        for page in failed:
-            self._meet(page, fails=True)
+        first, end = -(-at // PAGE_BYTES), (at + length) // PAGE_BYTES
+        were_bad = first + np.flatnonzero(rows["state"][first:end] == _FAILS)
+        read = np.setdiff1d(were_bad, np.concatenate((failed, left)))
+        self._begin(read, _READ)
+        self._begin(failed[rows["state"][failed] != _FAILS], _FAILS)
+        rows["is_met"][read] = rows["is_met"][failed] = True
+        self._begin(left[rows["state"][left] != _FAILS], _FAILS)
+        over = left[_are_over(rows[left], PATIENCE)]
+        again = over[~self._are_unread(rows[over])]
+        rows["tries"][again] = PATIENCE.tries - 1  # They may have healed: once more, by the log.
+        self._has_undated |= bool(len(read) or len(failed))
 
-    def _meet(self, page: int, *, fails: bool) -> None:
-        known = self._pages.get(page)
-        if known is None or known.fails != fails:
-            self._pages[page], self._failing = _BadPage(fails), None
-        elif not fails:
-            return
-        self._undated.add(page)
+    def _reach(self, end: int) -> None:
+        """Have rows up to a page."""
+        if end > len(self._rows):
+            more = np.zeros(max(end, 2 * len(self._rows)) - len(self._rows), _PAGE)
+            self._rows = np.concatenate((self._rows, more))
+
+    def _begin(self, pages: np.ndarray, state: int) -> None:
+        """Pages have this state now, and had another one before."""
+        if len(pages):
+            self._rows[pages] = (state, False, -1, -1, 0)
+            self._failing = None
 
     def date(self, now_ms: int) -> None:
-        """What was noted since the last call counts from now on."""
-        for page in self._undated:
-            known = self._pages[page]
-            if known.since_ms < 0:
-                known.since_ms = now_ms
-            known.tried_ms = now_ms
-            known.tries += 1
-        self._undated.clear()
+        """What was met since the last call counts from now on."""
+        self._now_ms = now_ms
+        if not self._has_undated:
+            return
+        rows, met = self._rows, np.flatnonzero(self._rows["is_met"])
+        fresh = met[rows["since_ms"][met] < 0]
+        rows["since_ms"][fresh] = rows["tried_ms"][met] = now_ms
+        rows["tries"][met] += 1
+        rows["is_met"][met] = self._has_undated = False
 
     def are_over(self, pages: range, patience: PagePatience, now_ms: int) -> bool:
         """Whether all of these pages that are bad, one at least, have failed for so long.
@@ -108,26 +136,67 @@ class BadPages:
         If all were read since: whether that is so long ago, as an answer may have what was read
         before.
         """
-        known = [self._pages[page] for page in pages if page in self._pages]
-        failing = [page for page in known if page.fails]
-        if failing:
-            return all(page.is_over(patience, now_ms) for page in failing)
-        return now_ms >= max(page.since_ms for page in known) + patience.wait_ms
+        rows = self._rows[pages.start : pages.stop]
+        failing = rows[rows["state"] == _FAILS]
+        if len(failing):
+            return bool(_are_over(failing, patience).all())
+        read = rows[rows["state"] == _READ]
+        return bool(now_ms >= read["since_ms"].max() + patience.wait_ms)
 
-    def to_try(self) -> list[tuple[int, range]]:
-        """The pages that fail and have not done so for PATIENCE yet, and when they were last tried;
-        neighbours together."""
-        wanted = (
-            page
-            for page in self.failing().tolist()
-            if not (known := self._pages[page]).is_over(PATIENCE, known.tried_ms)
-        )
-        found: list[tuple[int, range]] = []
-        for page in wanted:
-            tried_ms, pages = found[-1] if found else (0, range(0))
-            if page == pages.stop and 0 < len(pages) < TRY_PAGES_MAX:
-                tried_ms = min(tried_ms, self._pages[page].tried_ms)
-                found[-1] = tried_ms, range(pages.start, page + 1)
-            else:
-                found.append((self._pages[page].tried_ms, range(page, page + 1)))
+    def unread(self, at: int, length: int) -> np.ndarray:
+        """Of the pages that have these bytes, those that a reader is not to read (int64): they
+        fail, and the log tries them by itself, or has done so lately."""
+        if not len(self.failing()):
+            return self.failing()
+        pages = pages_of(at, length)
+        rows = self._rows[pages.start : pages.stop]
+        fails = np.flatnonzero(rows["state"] == _FAILS)
+        found: np.ndarray = pages.start + fails[self._are_unread(rows[fails])]
         return found
+
+    def _are_unread(self, rows: np.ndarray) -> np.ndarray:
+        if self._now_ms < 0:  # Nobody tries them.
+            return np.zeros(len(rows), np.bool_)
+        lately = rows["is_met"] | (rows["tried_ms"] + KNOWN_MS >= self._now_ms)
+        found: np.ndarray = lately | ~_are_over(rows, PATIENCE)
+        return found
+
+    def to_try(self, end: int, count_max: int) -> list[tuple[int, range]]:
+        """What to try of the file's first `end` pages, neighbours together, and when it was tried
+        last; the `count_max` that were tried first.
+
+        That is the pages that fail and have not done so for PATIENCE yet, and those behind a run of
+        such, unless that ends with one that has.
+        """
+        failing = self.failing()
+        if not len(failing):
+            return []
+        rows = self._rows[failing]
+        are_open, tried_ms = ~_are_over(rows, PATIENCE), rows["tried_ms"]
+        starts = np.flatnonzero(np.diff(failing, prepend=-2) != 1)
+        ends = np.append(starts[1:], len(failing))
+        room = np.append(failing[starts[1:]], end) - failing[ends - 1] - 1
+        ahead = np.where(are_open[ends - 1], np.minimum(ends - starts, room), 0)
+        behind = np.repeat(failing[ends - 1] + 1 - np.cumsum(ahead) + ahead, ahead)
+        behind += np.arange(len(behind))
+        pages = np.concatenate((failing[are_open], behind))
+        times = np.concatenate((tried_ms[are_open], np.repeat(tried_ms[ends - 1], ahead)))
+        order = np.argsort(pages)
+        return _first_tried(pages[order], times[order], count_max)
+
+
+def _first_tried(
+    pages: np.ndarray, tried_ms: np.ndarray, count_max: int
+) -> list[tuple[int, range]]:
+    """Pages (ascending), neighbours together, and when they were tried; those tried first."""
+    if not len(pages):
+        return []
+    places = np.arange(len(pages))
+    is_first = np.diff(pages, prepend=-2) != 1
+    in_run = places - np.maximum.accumulate(np.where(is_first, places, 0))
+    heads = np.flatnonzero(in_run % TRY_PAGES_MAX == 0)
+    counts = np.diff(heads, append=len(pages))
+    times = np.minimum.reduceat(tried_ms, heads)
+    chosen = np.argsort(times, kind="stable")[:count_max]
+    rows = zip(times[chosen], pages[heads[chosen]], counts[chosen], strict=True)
+    return [(int(time), range(int(page), int(page + count))) for time, page, count in rows]

@@ -30,7 +30,7 @@ from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import PAGE_BYTES, Disk
 from smq.log.files.footprint import Footprint
-from smq.log.files.salvage import Salvaged, salvage
+from smq.log.files.salvage import Salvaged, salvage_some
 from smq.log.files.segment import WalSegment
 
 BLOCK_BYTES = 2 * 1024 * 1024
@@ -189,7 +189,7 @@ class PastCache:
     def load(
         self, segment: WalSegment, length: int, at: int, done: Callable[[Salvaged], None]
     ) -> None:
-        """As read(), in the background; zeros for what cannot be read."""
+        """As read(), in the background; zeros for what cannot be read, or fails as is known."""
         keys = _keys(segment, length, at)
         is_rare = self._looks > self._ends.get(keys[0], self._looks) + REST_LOOKS
         if not is_rare and len(keys) + AHEAD_BLOCKS <= self._count // 2:
@@ -208,16 +208,16 @@ class PastCache:
             load.done(Salvaged(data, 0, None))
             return
 
+        unread = segment.bad_pages.unread(at, length)
+
         def read_plainly() -> Salvaged:
-            first = at - at % PAGE_BYTES
-            with suppress(OSError):
-                memory = self._disk.block(-(-(at + length - first) // PAGE_BYTES) * PAGE_BYTES)
-                got = self._disk.read_past_cache(segment.path, memory, first)
-                if got >= at + length - first:
-                    return Salvaged(memory[at - first :][:length], 0, None)
-            found = salvage(self._disk, segment.fd, length, at)
-            with suppress(OSError):  # All of it is on the disk. Nobody else would drop its pages.
-                self._disk.drop(segment.fd, segment.end - segment.start)
+            if not len(unread):
+                with suppress(OSError):
+                    past = self._read_past(segment, length, at)
+                    if past is not None:
+                        return Salvaged(past, 0, None)
+            found = salvage_some(self._disk, segment.fd, length, at, unread)
+            self._drop(segment)
             return found
 
         def given(found: Salvaged | OSError) -> None:
@@ -229,6 +229,25 @@ class PastCache:
 
         # There are no blocks for them: these bytes alone. What cannot be read, with care.
         self._background.submit(JobLane.READS, read_plainly, given)
+
+    def read_alone(self, segment: WalSegment, length: int, at: int) -> None:
+        """Read bytes for nothing but to know whether they can be read. Not in the loop. Raises
+        OSError."""
+        if self._read_past(segment, length, at) is None:
+            self._disk.read(segment.fd, length, at)
+            self._drop(segment)
+
+    def _read_past(self, segment: WalSegment, length: int, at: int) -> np.ndarray | None:
+        """Bytes of a segment, which is not cached; None: fewer came. Raises OSError."""
+        first = at - at % PAGE_BYTES
+        memory = self._disk.block(-(-(at + length - first) // PAGE_BYTES) * PAGE_BYTES)
+        got = self._disk.read_past_cache(segment.path, memory, first)
+        return memory[at - first :][:length] if got >= at + length - first else None
+
+    def _drop(self, segment: WalSegment) -> None:
+        """All of it is on the disk. Nobody else would drop the pages that a read has left."""
+        with suppress(OSError):
+            self._disk.drop(segment.fd, segment.end - segment.start)
 
     def forget(self, segment: WalSegment) -> None:
         """Another file takes the place of a segment's."""
@@ -274,6 +293,8 @@ class PastCache:
         """Have a block read, if one can be used; what is there is kept for who will read it."""
         self._hold(key)
         if key in self._reading or key in self._failed or self._find_block(key) is not None:
+            return
+        if len(segment.bad_pages.unread(key[1], BLOCK_BYTES)):
             return
         memory = self._take(is_ahead=is_ahead)
         if memory is None:

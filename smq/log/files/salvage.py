@@ -4,56 +4,108 @@ One unreadable page fails the whole read around it. So the failed range is read 
 with zeros for pages that fail: no check takes zeros for a frame.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import PAGE_BYTES, Disk
 
 BLOCK_BYTES = 1024 * 1024
 # Each bad page of a dying disk may take seconds: then give up whole blocks.
 BAD_PAGES_MAX = 256
+READ_BAD_PAGES_MAX = 16  # With a read that others wait for; the log tries the others by itself.
 
 
 class Salvaged(NamedTuple):
-    """Bytes, how many of them could not be read, why, and in which pages of the file these are."""
+    """Bytes, how many of them are zeros since they were not read, and why: an error, in the pages
+    `bad_pages` of the file; `untried` was left out, or not come to."""
 
     data: np.ndarray
     lost_bytes: int
     failure: OSError | None
     bad_pages: Sequence[int] = ()
+    untried: Sequence[int] = ()
 
 
 def salvage(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
     """Up to `length` bytes of a file."""
-    try:
-        return Salvaged(disk.read(fd, length, at), 0, None)
-    except OSError as error:
-        failure = error
-    data, lost, tries = np.zeros(length, np.uint8), 0, 0
-    bad_pages = list[int]()
-    for block in range(0, length, BLOCK_BYTES):
-        size = min(BLOCK_BYTES, length - block)
+    reading = _RepeatedRead(disk, fd, length, at)
+    return reading.whole() or reading.by_pages((), None)
+
+
+def salvage_some(disk: Disk, fd: int, length: int, at: int, left_out: Collection[int]) -> Salvaged:
+    """As salvage(), for one whom others wait for: without these pages, and it tries few that
+    fail."""
+    reading = _RepeatedRead(disk, fd, length, at)
+    return (None if len(left_out) else reading.whole()) or reading.by_pages(
+        left_out, READ_BAD_PAGES_MAX
+    )
+
+
+class _RepeatedRead:
+    """A read in progress of bytes of a file."""
+
+    def __init__(self, disk: Disk, fd: int, length: int, at: int) -> None:
+        self._disk, self._fd, self._at, self._end = disk, fd, at, at + length
+        self._data = np.empty(0, np.uint8)
+        self._failure: OSError | None = None
+        self._bad, self._untried = list[int](), list[int]()
+
+    def whole(self) -> Salvaged | None:
+        """All of it; None: some cannot be read."""
         try:
-            part = disk.read(fd, size, at + block)
-            data[block : block + len(part)] = part
-        except OSError:
-            if tries >= BAD_PAGES_MAX:
-                lost += size
-                bad_pages += pages_of(at + block, size)
-                continue
-            for start, end in _pages(at + block, at + block + size):
-                try:
-                    part = disk.read(fd, end - start, start)
-                    data[start - at : start - at + len(part)] = part
-                except OSError:
-                    tries += 1
-                    lost += end - start
-                    bad_pages.append(start // PAGE_BYTES)
-    return Salvaged(data, lost, failure, bad_pages)
+            data = self._disk.read(self._fd, self._end - self._at, self._at)
+        except OSError as error:
+            self._failure = error
+            return None
+        return Salvaged(data, 0, None)
+
+    def by_pages(self, left_out: Collection[int], bad_max: int | None) -> Salvaged:
+        """All but some pages, and but those that fail. After `bad_max` of these it tries no page of
+        what fails as a whole, and no whole block after BAD_PAGES_MAX."""
+        self._data = np.zeros(self._end - self._at, np.uint8)
+        self._untried = [int(page) for page in left_out]
+        for start, stop in _blocks(self._at, self._end, sorted(self._untried)):
+            has_failed = self._failure is not None and (start, stop) == (self._at, self._end)
+            if has_failed or not self._read(start, stop):
+                left = BAD_PAGES_MAX if len(self._bad) < BAD_PAGES_MAX else 0
+                self._try_pages(start, stop, left if bad_max is None else bad_max - len(self._bad))
+        unread = self._bad + self._untried
+        lost_bytes = sum(map(self._bytes_of, unread))
+        return Salvaged(self._data, lost_bytes, self._failure, self._bad, self._untried)
+
+    def _try_pages(self, start: int, stop: int, bad_max: int) -> None:
+        bad_max += len(self._bad)
+        for page_start, page_end in _pages(start, stop):
+            page = page_start // PAGE_BYTES
+            if len(self._bad) >= bad_max:
+                self._untried.append(page)
+            elif not self._read(page_start, page_end):
+                self._bad.append(page)
+
+    def _read(self, start: int, stop: int) -> bool:
+        try:
+            part = self._disk.read(self._fd, stop - start, start)
+        except OSError as error:
+            self._failure = self._failure or error
+            return False
+        self._data[start - self._at : start - self._at + len(part)] = part
+        return True
+
+    def _bytes_of(self, page: int) -> int:
+        """How many of the bytes a page has."""
+        return min(self._end, (page + 1) * PAGE_BYTES) - max(self._at, page * PAGE_BYTES)
+
+
+def _blocks(start: int, end: int, left_out: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """[start, end) in blocks, without some pages of the file (ascending)."""
+    for page in (*left_out, -(-end // PAGE_BYTES)):
+        stop = max(start, page * PAGE_BYTES) if page * PAGE_BYTES < end else end
+        for block in range(start, stop, BLOCK_BYTES):
+            yield block, min(block + BLOCK_BYTES, stop)
+        start = max(start, (page + 1) * PAGE_BYTES)
 
 
 def _pages(start: int, end: int) -> list[tuple[int, int]]:

@@ -44,7 +44,7 @@ class WalSegment:
     cache_fd      the descriptor that hears of failed write-backs; -1: none
     past_bytes    read past the page cache since it was dropped
     bad_pages     of its file
-    bad_tried_ms  when frames in such pages could last not be read (monotonic); -1: never
+    bad_tried_ms  when a reader last met such a page (monotonic); -1: never
     """
 
     start: int
@@ -71,6 +71,11 @@ class WalSegment:
         failing = self.bad_pages.failing()
         is_unread = np.searchsorted(failing, end) > np.searchsorted(failing, first)
         return int(np.argmax(is_unread)) if is_unread.any() else len(spans)
+
+    @property
+    def pages(self) -> int:
+        """How many pages its file has."""
+        return -(-(self.end - self.start) // PAGE_BYTES)
 
     @property
     def index_path(self) -> Path:

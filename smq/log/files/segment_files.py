@@ -19,9 +19,11 @@ from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import FULL, PAGE_BYTES, Disk, told
 from smq.log.files.footprint import Footprint
 from smq.log.files.kept import Kept
+from smq.log.files.pieces import by_pieces
 from smq.log.files.segment import NoSegment, WalSegment
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
+READ_BACK_BYTES = 128 * 1024  # Per step, of which two are under way: milliseconds of a slow disk.
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
 SPARES_SHARE = 2  # One part in this many of wal.bytes.max: the next burst writes warm pages.
 
@@ -65,6 +67,7 @@ class SegmentFiles:
         self._recycling = 0  # Files of freed segments that are neither spares nor deleted yet.
         self._spare_numbers = count(1)
         self.writes_ahead = False  # Worth its cost when requests wait for syncs.
+        self._is_awaited = False  # The next segment's file: the loop waits for it.
         disk.make_directory(directory)
 
     def invariants(self) -> None:
@@ -170,6 +173,20 @@ class SegmentFiles:
 
     def begin(self, start: int) -> WalSegment:
         """Begin the segment at `start`. Raises NoSegment."""
+        self._is_awaited = True
+        try:
+            segment = self._ready(start)
+        finally:
+            self._is_awaited = False
+        assert segment.start == start
+        if self.segments:
+            self.footprint.enter(self.segments[-1])
+        self.segments.append(segment)
+        self.prepare_next()
+        return segment
+
+    def _ready(self, start: int) -> WalSegment:
+        """The file of the segment at `start`. Raises NoSegment."""
         segment = self._take_next()
         while segment is None:
             spare = self._spares.pop() if self._spares else None
@@ -180,11 +197,6 @@ class SegmentFiles:
                 if not self.kept.reclaim(even_lent=True):
                     raise NoSegment(error.errno, f"beginning a segment: {told(error)}") from error
                 segment = self._take_next()
-        assert segment.start == start
-        if self.segments:
-            self.footprint.enter(self.segments[-1])
-        self.segments.append(segment)
-        self.prepare_next()
         return segment
 
     def _take_next(self) -> WalSegment | None:
@@ -234,15 +246,29 @@ class SegmentFiles:
     def _make_writable(self, fd: int) -> bool:
         """Have no write to a part of a page wait for the rest of it, where the page cache lacks
         some of what the file held before. False: it may have lost blocks. Raises OSError."""
-        if self._is_cached(fd):
-            return True
-        if self.writes_ahead:  # A sync of blocks that were never written would cost more.
-            self.disk.will_read(fd, self.segment_bytes, 0)
+        if self._is_cached(fd) or (self.writes_ahead and self._read_back(fd)):
             return True
         try:
             self.disk.clear(fd, self.segment_bytes)
         except OSError as error:  # Not every file system can. Then writes wait for reads.
             return error.errno not in FULL
+        return True
+
+    def _read_back(self, fd: int) -> bool:
+        """Bring a file's pages back: a sync of blocks that were never written would cost more than
+        of these. False: some cannot be read, so that a write to a part of one would fail; or the
+        loop has come to wait for the file, which a slow disk may read for seconds."""
+        size = self.segment_bytes
+        try:
+            for piece in by_pieces(size, READ_BACK_BYTES):
+                if self._is_awaited:
+                    return False
+                ahead_bytes = min(READ_BACK_BYTES, size - piece.stop)
+                self.disk.will_read(fd, ahead_bytes, piece.stop)
+                # Waits for it: clearing would wait for all that is under way.
+                self.disk.read(fd, piece.stop - piece.start, piece.start)
+        except OSError:
+            return False
         return True
 
     def _is_cached(self, fd: int) -> bool:

@@ -7,13 +7,15 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
 from smq.log.files.background import JobLane
+from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.past_cache import PastCache
-from smq.log.files.salvage import BAD_PAGES_MAX, Salvaged, salvage
+from smq.log.files.salvage import BAD_PAGES_MAX, Salvaged, salvage, salvage_some
 from smq.log.files.segment import UnreadableSegment, UnsyncedName, WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
 
@@ -78,7 +80,7 @@ class Wal:
         length = min(length, segment.end - position)
         at = position - segment.start
         found = salvage(self._disk, segment.fd, length, at)
-        segment.bad_pages.note(at, length, found.bad_pages)
+        segment.bad_pages.note(at, length, found.bad_pages, found.untried)
         return found.data
 
     def read_cached(
@@ -101,47 +103,105 @@ class Wal:
         return data
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
-        """As read(), in the background.
+        """As read(), in the background; zeros at once for pages of which it is known that they
+        fail: see try_again().
 
         A load that waits for its turn pins nothing: if its segment is freed meanwhile, it yields no
         bytes.
         """
+        self._queue(partial(self._load, position, length, done))
+
+    def try_again(self, position: int, length: int, done: Callable[[], None]) -> None:
+        """Read pages that may fail, one by one, only to know which of them do; as load()."""
+        self._queue(partial(self._try, position, length, done))
+
+    def _queue(self, begin: Callable[[], None]) -> None:
         if self._loading < LOADS_MAX and not self._loads:
-            self._load(position, length, done)
+            begin()
         else:
-            self._loads.append(lambda: self._load(position, length, done))
+            self._loads.append(begin)
 
     def _load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
         segment = self.find(position)
         if segment is None:
             done(np.empty(0, np.uint8))
             return
-        fd, at = segment.fd, position - segment.start
-        length = min(length, segment.end - position)
+        at, length = position - segment.start, min(length, segment.end - position)
+        loaded = self._begun(segment, length, at, lambda found: done(found.data))
+        if not segment.is_cached:
+            self.past_cache.load(segment, length, at, loaded)
+            return
+        fd, unread = segment.fd, segment.bad_pages.unread(at, length)
+        end, failing = at + length + READ_AHEAD_BYTES, segment.bad_pages.first_failing(at)
+        ahead_bytes = end - at if failing is None else max(0, min(end, failing) - at)
+
+        def read() -> Salvaged:
+            with suppress(OSError):  # Then the rest is read when it is needed.
+                self._disk.will_read(fd, ahead_bytes, at)
+            return salvage_some(self._disk, fd, length, at, unread)
+
+        self._background.submit(JobLane.READS, read, loaded)
+
+    def _try(self, position: int, length: int, done: Callable[[], None]) -> None:
+        segment = self.find(position)
+        if segment is None:
+            done()
+            return
+        at, length = position - segment.start, min(length, segment.end - position)
+        loaded = self._begun(segment, length, at, lambda _: done())
+        fd, is_cached = segment.fd, segment.is_cached
+
+        def can_read(page: int) -> bool:
+            start = page * PAGE_BYTES
+            size = min(PAGE_BYTES, at + length - start)
+            try:
+                if is_cached:
+                    self._disk.read(fd, size, start)
+                else:
+                    self.past_cache.read_alone(segment, size, start)
+            except OSError:
+                return False
+            return True
+
+        def try_each() -> Salvaged:
+            bad = [page for page in pages_of(at, length) if not can_read(page)]
+            return Salvaged(np.empty(0, np.uint8), 0, None, bad)
+
+        self._background.submit(JobLane.READS, try_each, loaded)
+
+    def _begun(
+        self, segment: WalSegment, length: int, at: int, done: Callable[[Salvaged], None]
+    ) -> Callable[[Salvaged | OSError], None]:
+        """Begin a read of a segment; what is called with its result."""
         segment.pins += 1
         self._loading += 1
+        was_cached = segment.is_cached
 
         def loaded(found: Salvaged | OSError) -> None:
             assert not isinstance(found, OSError)  # What cannot be read is zeros.
             assert segment.pins > 0
             segment.pins -= 1
             self._loading -= 1
-            segment.bad_pages.note(at, length, found.bad_pages)
-            done(found.data)
+            segment.bad_pages.note(at, length, found.bad_pages, found.untried)
+            if was_cached and not segment.is_cached:
+                self._drop_again(segment)
+            done(found)
             if not self._is_starting:  # What is there is loaded at once: this would be nested.
                 self._is_starting = True
                 self._start_loads(None)
 
-        if not segment.is_cached:
-            self.past_cache.load(segment, length, at, loaded)
-            return
+        return loaded
 
-        def read() -> Salvaged:
-            with suppress(OSError):  # Then the rest is read when it is needed.
-                self._disk.will_read(fd, length + READ_AHEAD_BYTES, at)
-            return salvage(self._disk, fd, length, at)
+    def _drop_again(self, segment: WalSegment) -> None:
+        """A segment was dropped from the page cache while a read of it was under way, which may
+        have brought some of it back. All of it is on the disk."""
+        segment.pins += 1
 
-        self._background.submit(JobLane.READS, read, loaded)
+        def dropped(_: OSError | None) -> None:
+            segment.pins -= 1
+
+        drop = partial(self._disk.drop, segment.fd, segment.end - segment.start)
+        self._background.submit(JobLane.READS, drop, dropped)
 
     def _start_loads(self, _: object) -> None:
         """Start those that wait, the first one first; after a few the loop has a turn."""

@@ -1,7 +1,7 @@
 """Pages of the log that the disk cannot read any more, of segments that the page cache has dropped.
 
-What has a part in such a page may be lost, and nothing else. Drawn apart from a seed's other
-events, which stay the same.
+What has a part in such a page may be lost, and nothing else; if it can be read again after a few
+seconds, nothing at all. Drawn apart from a seed's other events, which stay the same.
 """
 
 import errno
@@ -13,11 +13,16 @@ import numpy as np
 from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, FRAME_BYTES_AT
 from smq.log.damage import known_of
+from smq.log.files.bad_pages import PATIENCE_SHORT
 from smq.testing.disk import PAGE_BYTES
 from smq.testing.simulation.world import World
 
 SECTORS_FAIL = "sectors-fail"
 SECTORS_FROM, SECTORS_SHARE = 10001, 0.2
+SECTORS_HEAL = "sectors-heal"
+HEALING_FROM, HEALING_SHARE = 12001, 0.2
+HEALS_MS = (500, 4000)  # Sooner than a page is given up, however short space is.
+assert max(HEALS_MS) < PATIENCE_SHORT.wait_ms
 FILLING_TIMES, FILLING = 24, (15, 5, 300)  # Partitions, records and bytes that fill a segment.
 AFTER_MS = 1500
 
@@ -31,6 +36,13 @@ def sectors_fail(world: World, log: int, which: int) -> None:
     if lost is not None:
         start, data, at = lost
         world.ledger.lost(partitions_in(data, start, at))
+
+
+def sectors_heal(world: World, log: int, which: int, ms: int) -> None:
+    """A page of a segment cannot be read for a while."""
+    disk = world.host.disks[log % len(world.host.disks)]
+    if disk.lose_a_page(which, is_passing=True) is not None:
+        world.scheduler.after(ms, disk.heal)
 
 
 def partitions_in(data: np.ndarray, start: int, at: int) -> set[int]:
@@ -51,8 +63,14 @@ def draw_sectors_fail(chance: Random) -> Numbers:
     return chance.randrange(3), chance.randrange(1 << 16)
 
 
+def draw_sectors_heal(chance: Random) -> Numbers:
+    """Of which log, which page, and for how long."""
+    return *draw_sectors_fail(chance), chance.choice(HEALS_MS)
+
+
 SECTORS_KINDS: Mapping[str, tuple[Callable[[Random], Numbers], Callable[..., None]]] = {
-    SECTORS_FAIL: (draw_sectors_fail, sectors_fail)
+    SECTORS_FAIL: (draw_sectors_fail, sectors_fail),
+    SECTORS_HEAL: (draw_sectors_heal, sectors_heal),
 }
 
 
@@ -82,3 +100,31 @@ def sectors_of(
         kind = chance.choice(("kill", "kill-all", "cut-power"))
         events.append((at_ms + chance.randint(0, AFTER_MS), kind, draw(kind, chance)))
     return events
+
+
+def healing_of(
+    seed: int, end_ms: int, draw: Callable[[str, Random], Numbers], *, is_wanted: bool
+) -> list[tuple[int, str, Numbers]]:
+    """When pages of a seed cannot be read for a while, with records that fill segments before and
+    readers of them; in most seeds never."""
+    chance = Random(f"healing {seed}")  # noqa: S311
+    is_drawn = seed >= HEALING_FROM and chance.random() < HEALING_SHARE
+    if not (is_drawn or is_wanted):
+        return []
+    at_ms = AFTER_MS + chance.randint(0, end_ms)
+    events: list[tuple[int, str, Numbers]] = []
+    for _ in range(FILLING_TIMES):
+        who = chance.randrange(3), chance.randrange(3)
+        events.append((at_ms - chance.randint(0, AFTER_MS), "produce", (*who, *FILLING)))
+    for kind, count in ((SECTORS_HEAL, 12), ("fetch", 48)):
+        events += [
+            (at_ms + chance.randint(0, AFTER_MS), kind, draw(kind, chance)) for _ in range(count)
+        ]
+    return events
+
+
+SECTORS_APART = (
+    (frozenset({SECTORS_FAIL}), sectors_of),
+    (frozenset({SECTORS_HEAL}), healing_of),
+)
+"""The kinds that each of them needs to be wanted."""

@@ -73,6 +73,7 @@ class SimulatedDisk(OsDisk):
         ] = {}  # In clean pages, but not on the disk.
         self._dropped: set[int] = set()  # Files of which the page cache has nothing.
         self._bad: set[tuple[int, int]] = set()  # Pages that cannot be read: file, place.
+        self._passing: set[tuple[int, int]] = set()  # Those that can be read again after heal().
         self.before_call: Callable[[str], None] = _nothing
 
     def _call(self, method: str) -> None:
@@ -147,7 +148,8 @@ class SimulatedDisk(OsDisk):
         out: np.ndarray | None = None,  # noqa: ARG002
     ) -> np.ndarray | None:
         """See Disk. With faults, nothing is in the page cache."""
-        if self.faults.slow_ms or "read" in self.faults.failing:
+        is_dropped = self._opened[fd] in self._dropped
+        if is_dropped or self.faults.slow_ms or "read" in self.faults.failing:
             return None
         try:
             self._look(self._opened[fd], length, at)
@@ -157,9 +159,9 @@ class SimulatedDisk(OsDisk):
 
     def cached_pages(self, fd: int, length: int) -> np.ndarray | None:
         """See Disk."""
-        file = self._opened[fd]
-        bad = [(file, page) in self._bad for page in range(0, length, PAGE_BYTES)]
-        return ~np.array(bad, np.bool_)
+        file, pages = self._opened[fd], range(0, length, PAGE_BYTES)
+        lacks = [file in self._dropped or (file, page) in self._bad for page in pages]
+        return ~np.array(lacks, np.bool_)
 
     def begin_write_back(self, fd: int, length: int) -> None:  # noqa: ARG002
         """See Disk. What it begins, write_back() does."""
@@ -282,6 +284,7 @@ class SimulatedDisk(OsDisk):
     def lose_power(self) -> None:
         """Keep a random subset of unsynced data, torn anywhere."""
         self.drop_descriptors()
+        self.heal()
         chance, files = self.chance, self.files
         size, keep = chance.choice((SECTOR_BYTES, PAGE_BYTES)), chance.choice(KEPT_SHARES)
         for file, writes in files.unsynced.items():
@@ -318,9 +321,17 @@ class SimulatedDisk(OsDisk):
         self.files.contents[self._names[path.name]][at] ^= bit
         return True
 
-    def lose_a_page(self, which: int) -> tuple[int, np.ndarray, int] | None:
-        """Have a page of a segment that was dropped be unreadable; where the segment begins, its
-        bytes (uint8), and where the page does. None: nothing was dropped."""
+    def heal(self) -> None:
+        """Read what could not be read for a while."""
+        self._bad -= self._passing
+        self._passing.clear()
+
+    def lose_a_page(
+        self, which: int, *, is_passing: bool = False
+    ) -> tuple[int, np.ndarray, int] | None:
+        """Have a page of a segment that was dropped be unreadable, until heal() if that
+        `is_passing`; where the segment begins, its bytes (uint8), and where the page does. None:
+        nothing was dropped."""
         dropped = sorted(
             (name, file)
             for name, file in self._names.items()
@@ -331,6 +342,8 @@ class SimulatedDisk(OsDisk):
         name, file = dropped[which % len(dropped)]
         data = np.fromfile(self.directory / name, np.uint8)
         at = which // len(dropped) % -(-len(data) // PAGE_BYTES) * PAGE_BYTES
+        if is_passing and (file, at) not in self._bad:
+            self._passing.add((file, at))
         self._bad.add((file, at))
         return int(name.removesuffix(".wal")), data, at
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from smq.app.process.inheritance import COORDINATOR
-from smq.testing.simulation.bad_sectors import SECTORS_KINDS, sectors_of
+from smq.testing.simulation.bad_sectors import SECTORS_APART, SECTORS_KINDS
 from smq.testing.simulation.compacting import (
     DIE_AMID_COMPACTION,
     compacting_of,
@@ -400,7 +400,7 @@ KINDS: dict[str, Kind] = {
     BACKLOG: Kind(0, lambda c: (c.randrange(3), c.randrange(TOPICS)), _backlog),
     # By `compacting_of`.
     DIE_AMID_COMPACTION: Kind(0, draw_die_amid_compaction, die_amid_compaction),
-    # By `unsynced_of`, `undecided_of`, `write_back_of`, `sectors_of` and `secured_of`.
+    # By `unsynced_of`, `undecided_of`, `write_back_of`, `SECTORS_APART` and `secured_of`.
     UNSYNCED_LINES: Kind(0, draw_unsynced_lines, unsynced_lines),
     **{
         name: Kind(0, draw, happen)
@@ -413,7 +413,7 @@ APART = (
     (frozenset({UNSYNCED_LINES}), unsynced_of),
     (frozenset(UNDECIDED), undecided_of),
     (frozenset(WRITE_BACK_KINDS), write_back_of),
-    (frozenset(SECTORS_KINDS), sectors_of),
+    *SECTORS_APART,
 )
 DRAWN_APART = frozenset(
     {

@@ -233,6 +233,7 @@ class ShardProcess(SimProcess):
         self._numbers = [n for n in inheritance.logs if host.leader_of(n) == node_id]
         for number in self._numbers:
             host.disks[number].before_call = self.before_call
+            host.disks[number].heal()  # A start waits for no page.
         logs = {number: self._open(number) for number in self._numbers}
         for number, log in logs.items():  # It may die before it can write what it knows of losses.
             host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved

@@ -102,6 +102,8 @@ class World(Environment):
         for faults in (*self.host.faults, self.host.store_faults):
             faults.failing.clear()
             faults.slow_ms = faults.slow_jobs_ms = 0.0
+        for disk in self.host.disks:
+            disk.heal()
         for each in (each for one in self.consumers for each in one.connections.values()):
             each.resume()
         for member in self.members:

@@ -97,8 +97,7 @@ class ShardFacts:
     partitions: list[PartitionState]
     wal_bytes: int
     wal_bytes_max: int
-    cpu_ms: int = 0
-    """The processor's time that the shard has used."""
+    cpu_ms: int = 0  # The processor's time that the shard has used.
 
 
 @frozen
@@ -111,9 +110,10 @@ class Partitions(Question[ShardFacts]):
 
 @frozen
 class RawBatches:
-    """An answer followed by this many bytes of batches."""
+    """An answer followed by this many bytes of batches; `is_unread`: the disk cannot read any."""
 
     bytes: int
+    is_unread: bool = False
 
 
 @frozen

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from smq.app.process.asker import Asker
 from smq.app.sealer.ports import ShardOverSocket, StoredManifest
+from smq.model.errors import StoreError
 from smq.model.segments import Segment
 from smq.wire.internal.form import Question, decode_question
 from smq.wire.internal.frames import InternalFrame
@@ -58,6 +61,29 @@ def test_a_shard_is_asked_in_the_words_it_knows(tmp_path: Path) -> None:
         RaiseLogStart(number=4, offset=2),
         Unsealed(number=4),
         FindEnds(number=4),
+    ]
+
+
+def test_batches_that_a_reader_cannot_have_now_are_an_error(tmp_path: Path) -> None:
+    said = [RawBatches(5), RawBatches(0, is_unread=True), RawBatches(0)]
+    asked: list[Question[Any]] = []
+
+    def answer(frame: InternalFrame) -> bytes:
+        asked.append(decode_question(frame.body, FOR_SHARD))
+        found = said[len(asked) - 1]
+        return answer_body(found, b"hello"[: found.bytes])
+
+    with answered_by_a_thread(tmp_path / "shard-1.sock", answer):
+        asker = Asker(tmp_path / "shard-1.sock")
+        shard = ShardOverSocket(asker)
+        assert shard.for_reader(4, 7, 100, as_sent=True) == b"hello"
+        with pytest.raises(StoreError, match="cannot be read now"):
+            shard.for_reader(4, 7, 100, as_sent=False)
+        assert shard.for_reader(4, 7, 100, as_sent=False) == b""
+        asker.close()
+    assert asked[:2] == [
+        Batches(number=4, offset=7, bytes_max=100, synced=False, as_sent=is_sent)
+        for is_sent in (True, False)
     ]
 
 

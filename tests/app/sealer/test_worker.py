@@ -190,6 +190,24 @@ def test_an_undecided_inline_answer_is_not_cached(at: Surroundings) -> None:
     assert after.length > 0
 
 
+def test_an_inline_answer_that_cannot_be_read_now_is_an_error(at: Surroundings) -> None:
+    """It was an answer without records, and the client asked again at once, for a minute."""
+    place = PLACE._replace(topic="orders")
+
+    def answers(_frame: InternalFrame) -> bytes:
+        return answer_body(RawBatches(0, is_unread=True))
+
+    with (
+        manifest_in(at.data_dir) as manifest,
+        answered_by_a_thread(socket_path(at.runtime_dir, shard_name(1)), answers),
+    ):
+        manifest._database.commit()
+        worker = Worker(at)
+        said = worker.do(MakeInline(1, place, Inline(place.number, 0, 1000, 1)))
+        worker._shards[1]._asker.close()
+    assert isinstance(said, Failed)
+
+
 def test_work_answers_each_frame_until_the_peer_disconnects(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     thread = Thread(target=work, args=(theirs, at))

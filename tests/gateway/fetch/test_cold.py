@@ -9,11 +9,14 @@ import pytest
 
 from gateway.context import Ask
 from gateway.fetch import answer as answer_module, cold
-from gateway.fetch.cold import storage_error
-from shm.kernels.base.words import COUNTER_BYTES_OUT, P_DECIDED_END
+from gateway.fetch.cold import Unread, storage_error
+from gateway.fetch.handle_search import Search
+from shm.kernels.base.words import COUNTER_BYTES_OUT, P_DECIDED_END, WORD_RING_START
 from smq.log.files.checkpoint import TransactionsCopy
+from smq.log.files.disk import PAGE_BYTES
 from smq.model.errors import ErrorCode
 from smq.model.segments import BATCH_BYTES, BatchLimits, SegmentReach
+from smq.shard.loans import Loan
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from smq.wire.internal.form import Failed
 from smq.wire.internal.reads import BatchFile, Cold
@@ -159,6 +162,49 @@ def test_a_topic_that_is_deleted_meanwhile_is_unknown(bench: ShardBench) -> None
     bench.shard.take_catalog(catalog(), 2)
     data = row(bench, asked.then([gap(8)]))
     assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def fail_pages(bench: ShardBench) -> None:
+    """The disk cannot read what the log has, which has left the ring."""
+    log = bench.shard.logs[0]
+    log.words[WORD_RING_START] = log.tail
+    [segment] = log.wal.segments
+    segment.bad_pages.note(0, 0, range(log.tail // PAGE_BYTES + 1))
+    segment.bad_tried_ms = log.bad_tried_ms = log.now_ms = NOW_MS
+
+
+def test_behind_a_gap_what_the_disk_cannot_read_now_is_a_storage_error(bench: ShardBench) -> None:
+    """It was tried for each request, and the connection was closed."""
+    asked = ask(bench)
+    fail_pages(bench)
+    data = row(bench, asked.then([gap(8)]))
+    assert (data.error_code, data.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+    bench.shard.logs[0].try_bad_pages()
+    assert bases(row(bench, ask(bench).then([gap(8)])).records) == [8]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_producer_of_a_batch_is_read_only_from_what_is_whole(
+    bench: ShardBench, tmp_path: Path, is_whole: bool
+) -> None:
+    """Of zeros, for a page that failed for a moment, it was producer 0, whose aborted transactions
+    alone were told."""
+    record = Record(0, 0, None, b"k")
+    data = write_batch([record], producer_id=0, producer_epoch=0, base_sequence=0)
+    bench.appender.append("t", 1, data)
+    log = bench.shard.logs[0]
+    found = log.find(2, 8, 9, 1 << 20)
+    assert found is not None
+    fresh = PartitionData()
+    rows = np.array([[2, 0, 0, 2, 9], [2, 5, 0, 2, 9]])
+    unread = Unread(fresh, log, found, rows, ErrorCode.KAFKA_STORAGE_ERROR)
+    got = list[np.ndarray]()
+    unread.question().begin(got.append)
+    loaded = got[0] if is_whole else np.zeros(len(got[0]), np.uint8)
+    assert unread.take(loaded, Search(), Loan()) is None
+    assert fresh.error_code == (ErrorCode.NONE if is_whole else ErrorCode.KAFKA_STORAGE_ERROR)
+    told = fresh.aborted_transactions
+    assert [each.producer_id for each in told or ()] == [0] * is_whole
 
 
 def test_a_storage_error_is_not_leader_or_follower_below_version_6(bench: ShardBench) -> None:

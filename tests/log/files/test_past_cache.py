@@ -1,17 +1,14 @@
 """Dropped segments are read in blocks, ahead of a reader, and come back when many read them."""
 
 import os
-from collections import defaultdict, deque
-from collections.abc import Callable
-from functools import partial
+from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from smq.log.files import past_cache, wal as wal_module
-from smq.log.files.background import InlineBackground, JobLane
+from smq.log.files.background import InlineBackground
 from smq.log.files.disk import Disk, OsDisk, read_now
 from smq.log.files.past_cache import (
     AHEAD_BLOCKS,
@@ -23,29 +20,11 @@ from smq.log.files.past_cache import (
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
-from tests.log.files.wals import new_wal
+from tests.log.files.wals import HeldReads, new_wal
 
 BLOCK = 1 << 14
 SIZE = 16 * BLOCK
 RING = memoryview(np.random.default_rng(1).bytes(2 * SIZE))
-
-
-class HeldReads(InlineBackground):
-    """Holds the jobs of the lane of reads."""
-
-    def __init__(self) -> None:
-        self.jobs: deque[Callable[[], None]] = deque()
-
-    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        run = partial(super().submit, lane, job, done)
-        if lane is JobLane.READS:
-            self.jobs.append(run)
-        else:
-            run()
-
-    def run(self) -> None:
-        while self.jobs:
-            self.jobs.popleft()()
 
 
 @pytest.fixture(autouse=True)
@@ -303,6 +282,34 @@ def test_a_block_that_cannot_be_read_is_read_with_care(tmp_path: Path, disk: Fai
     assert read(wal, 0, 4096) == wanted(0, 4096)
 
 
+def test_a_page_that_fails_costs_no_block_and_its_tries_leave_nothing_in_the_page_cache(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """Each try had the block read again too, and brought the segment back into the page cache."""
+    wal = backlog(tmp_path, disk)
+    segment = wal.segments[0]
+    disk.bad_places = [(segment.path.name, 4096, 4097)]
+    segment.bad_pages.date(0)
+    assert read(wal, 0, 3 * 4096) == wanted(0, 4096) + bytes(4096) + wanted(8192, 4096)
+    for _ in range(REST_LOOKS):
+        wal.past_cache.look()
+    before, past_bytes = disk.calls["read_past_cache"] + 200, segment.past_bytes
+    for _ in range(100):
+        wal.try_again(4096, 8192, lambda: None)
+    assert disk.calls["read_past_cache"] == before  # Two pages each, by themselves.
+    assert read(wal, 4096, 4096) == bytes(4096)
+    assert read(wal, 0, 4096) == wanted(0, 4096)
+    assert disk.calls["read_past_cache"] == before + 1
+    assert not segment.is_cached
+    assert segment.past_bytes <= past_bytes + 3 * 4096
+    pages = disk.cached_pages(segment.fd, SIZE)
+    assert pages is None or not pages.any()
+    disk.bad_places.clear()
+    wal.try_again(4096, 4096, lambda: None)
+    assert read(wal, 4096, 4096) == wanted(4096, 4096)
+    assert wal.read_cached(0, BLOCK) is not None
+
+
 class ShortDisk(FailingDisk):
     """Reads past the page cache end in the midst."""
 
@@ -314,6 +321,10 @@ class ShortDisk(FailingDisk):
 def test_a_short_read_counts_as_none(tmp_path: Path) -> None:
     wal = backlog(tmp_path, ShortDisk(OsDisk()))
     assert read(wal, 0, 4096) == wanted(0, 4096)
+    wal.segments[0].bad_pages.note(0, 0, [1])
+    wal.try_again(4096, 4096, lambda: None)
+    assert not len(wal.segments[0].bad_pages.failing())
+    assert read_now(wal.segments[0].fd, 4096, 4096) is None
 
 
 class CountingDisk(FailingDisk):

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from smq.log.files.disk import PAGE_BYTES, OsDisk
-from smq.log.files.salvage import BLOCK_BYTES, salvage
+from smq.log.files.salvage import (
+    BAD_PAGES_MAX,
+    BLOCK_BYTES,
+    READ_BAD_PAGES_MAX,
+    salvage,
+    salvage_some,
+)
 from smq.testing.disk import FailingDisk
 
 SIZE = 3 * BLOCK_BYTES
@@ -48,7 +54,7 @@ def test_all_but_the_bad_pages_is_read(  # noqa: PLR0913, PLR0917
     expected = np.frombuffer(file.read_bytes(), np.uint8).copy()
     expected[lost.start : lost.stop] = 0
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure, bad_pages = salvage(disk, fd, length, at)
+    data, lost_bytes, failure, bad_pages, _ = salvage(disk, fd, length, at)
     assert (data == expected[at : at + length]).all()
     assert lost_bytes == len(lost)
     assert list(bad_pages) == list(range(lost.start // PAGE_BYTES, -(-lost.stop // PAGE_BYTES)))
@@ -58,21 +64,53 @@ def test_all_but_the_bad_pages_is_read(  # noqa: PLR0913, PLR0917
 
 def test_a_good_file_is_read_once(disk: FailingDisk, file: Path) -> None:
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure, bad_pages = salvage(disk, fd, SIZE, 0)
+    data, lost_bytes, failure, bad_pages, untried = salvage(disk, fd, SIZE, 0)
     assert data.tobytes() == file.read_bytes()
     assert (lost_bytes, failure, disk.calls["read"]) == (0, None, 1)
     assert not bad_pages
+    assert not untried
     os.close(fd)
 
 
 def test_a_dead_disk_is_given_up_after_some_pages(disk: FailingDisk, file: Path) -> None:
     disk.fail("read")
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure, bad_pages = salvage(disk, fd, SIZE, 0)
+    data, lost_bytes, failure, bad_pages, untried = salvage(disk, fd, SIZE, 0)
     assert not data.any()
     assert lost_bytes == SIZE
-    assert list(bad_pages) == list(range(-(-SIZE // PAGE_BYTES)))
+    assert [*bad_pages, *untried] == list(range(-(-SIZE // PAGE_BYTES)))
+    assert len(bad_pages) == BAD_PAGES_MAX
     assert failure is not None
     assert failure.errno == errno.EIO
     assert disk.calls["read"] < 300
     os.close(fd)
+
+
+@pytest.mark.parametrize("at", [0, 100])
+def test_pages_that_are_left_out_are_not_read_and_all_others_are(
+    disk: FailingDisk, file: Path, at: int
+) -> None:
+    left_out = [0, 2, 3, BLOCK_BYTES // PAGE_BYTES, SIZE // PAGE_BYTES - 1]
+    expected = np.frombuffer(file.read_bytes(), np.uint8).copy()
+    for page in left_out:
+        expected[page * PAGE_BYTES :][:PAGE_BYTES] = 0
+    disk.bad_places = [(file.name, page * PAGE_BYTES, page * PAGE_BYTES + 1) for page in left_out]
+    fd = os.open(file, os.O_RDONLY)
+    data, lost_bytes, failure, bad_pages, untried = salvage_some(disk, fd, SIZE - at, at, left_out)
+    os.close(fd)
+    assert (data == expected[at:]).all()
+    assert lost_bytes == len(left_out) * PAGE_BYTES - at
+    assert (failure, list(bad_pages), list(untried)) == (None, [], left_out)
+    assert disk.calls["read"] == 4  # Between them; the last ones are more than a block.
+
+
+def test_a_read_that_others_wait_for_meets_few_bad_pages(disk: FailingDisk, file: Path) -> None:
+    bad = [1, 2, *range(5, 5 + READ_BAD_PAGES_MAX), 300]
+    disk.bad_places = [(file.name, page * PAGE_BYTES, page * PAGE_BYTES + 1) for page in bad]
+    fd = os.open(file, os.O_RDONLY)
+    found = salvage_some(disk, fd, SIZE, 0, ())
+    os.close(fd)
+    assert found.bad_pages == bad[:READ_BAD_PAGES_MAX]
+    assert found.untried == [*range(bad[READ_BAD_PAGES_MAX - 1] + 1, 512)]
+    assert found.data[2 * BLOCK_BYTES :].tobytes() == file.read_bytes()[2 * BLOCK_BYTES :]
+    assert disk.calls["read"] == 1 + 3 + 3 + READ_BAD_PAGES_MAX

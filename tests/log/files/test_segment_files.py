@@ -4,11 +4,14 @@ import errno
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from smq.log.files.disk import OsDisk
+from smq.log.files import segment_files
+from smq.log.files.disk import PAGE_BYTES, OsDisk
 from smq.log.files.segment import NoSegment
 from smq.log.files.segment_files import SPARES_READY, SPARES_SHARE, WalLimits
+from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
 from tests.log.files.wals import RING, SIZE, HeldBackground, names, new_wal
 
@@ -209,6 +212,79 @@ def test_spares_are_written_ahead_when_somebody_waits_for_syncs(tmp_path: Path) 
     wal.files.writes_ahead = True
     wal.write(RING, 0, 64)
     assert disk.calls["fill"] == 2
+
+
+class DroppedDisk(FailingDisk):
+    """The page cache has nothing of any file."""
+
+    def cached_pages(self, fd: int, length: int) -> np.ndarray | None:
+        """See Disk."""
+        del fd
+        return np.zeros(-(-length // PAGE_BYTES), np.bool_)
+
+    def read_cached(
+        self, fd: int, length: int, at: int, out: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """See Disk."""
+        del fd, length, at, out
+        return None
+
+
+def recycled(directory: Path, disk: FailingDisk, held: HeldBackground) -> Wal:
+    """A log whose requests wait for syncs, whose next file is to be made of one that it freed."""
+    wal = new_wal(directory, disk, WalLimits(SIZE, 6 * SIZE), background=held)
+    for i in range(5):
+        wal.write(RING, i * SIZE, (i + 1) * SIZE)
+        held.wait()
+    wal.files.writes_ahead = True
+    while len(wal.segments) > 2:
+        wal.files.free(wal.segments[0])
+    held.wait()
+    disk.calls.clear()
+    return wal
+
+
+def test_a_log_that_waits_for_its_next_file_has_nothing_of_it_read_back(tmp_path: Path) -> None:
+    """The loop waited until a slow disk had read a segment."""
+    disk, held = DroppedDisk(OsDisk()), HeldBackground()
+    wal = recycled(tmp_path, disk, held)
+    wal.write(RING, 5 * SIZE, 6 * SIZE)  # Its file was made before. The next one is being made.
+    disk.calls.clear()
+    wal.write(RING, 6 * SIZE, 7 * SIZE)
+    assert "will_read" not in disk.calls
+    assert disk.calls["clear"] == 1
+    wal.invariants()
+    held.wait()
+    assert disk.calls["will_read"] == 1  # Of the one behind, for which nobody waits.
+    wal.files.close()
+
+
+def test_a_file_is_read_back_by_steps_of_which_few_are_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_files, "READ_BACK_BYTES", SIZE // 4)
+    disk, held = DroppedDisk(OsDisk()), HeldBackground()
+    wal = recycled(tmp_path, disk, held)
+    wal.write(RING, 5 * SIZE, 6 * SIZE)
+    held.wait()
+    assert (disk.calls["will_read"], disk.calls["read"]) == (4, 4)
+    assert "clear" not in disk.calls
+    wal.files.close()
+
+
+def test_a_file_that_cannot_be_read_back_is_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write to a part of a page that cannot be read fails."""
+    monkeypatch.setattr(segment_files, "READ_BACK_BYTES", SIZE // 4)
+    disk, held = DroppedDisk(OsDisk()), HeldBackground()
+    wal = recycled(tmp_path, disk, held)
+    disk.fail("read")
+    wal.write(RING, 5 * SIZE, 6 * SIZE)
+    held.wait()
+    assert disk.calls["clear"] == 1
+    wal.write(RING, 6 * SIZE, 7 * SIZE)
+    wal.files.close()
 
 
 class UnsyncedDirectory(OsDisk):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from smq.log.files.background import JobLane
-from smq.log.files.disk import PAGE_BYTES, Disk, OsDisk
+from smq.log.files.disk import PAGE_BYTES, Disk, OsDisk, read_now
 from smq.log.files.salvage import BAD_PAGES_MAX
 from smq.log.files.segment import UnreadableSegment
 from smq.log.files.segment_files import WalLimits
-from smq.log.files.wal import LOADS_MAX, LOANS_END_BELOW, STARTS_A_TURN
+from smq.log.files.wal import LOADS_MAX, LOANS_END_BELOW, STARTS_A_TURN, Wal
 from smq.testing.disk import FailingDisk
-from tests.log.files.wals import RING, SIZE, HeldBackground, names, new_wal
+from tests.log.files.wals import RING, SIZE, HeldBackground, HeldReads, names, new_wal
 
 
 def test_written_frames_are_read_across_rings_and_segments(tmp_path: Path) -> None:
@@ -95,6 +95,95 @@ def test_a_thousand_loads_of_one_block_are_answered_a_few_a_turn(tmp_path: Path)
     assert sorted(got[: LOADS_MAX + STARTS_A_TURN]) == [*range(LOADS_MAX + STARTS_A_TURN)]
     assert got[LOADS_MAX + STARTS_A_TURN :] == [*range(LOADS_MAX + STARTS_A_TURN, 1001)]
     assert wal.segments[0].pins == 0
+
+
+def pages_wal(directory: Path, disk: FailingDisk, held: HeldBackground | None = None) -> Wal:
+    """A log of two segments of eight pages each, of which three of the first cannot be read."""
+    wal = new_wal(directory, disk, WalLimits(8 * PAGE_BYTES), background=held)
+    wal.write(memoryview(bytes([7]) * (16 * PAGE_BYTES)), 0, 16 * PAGE_BYTES)
+    segment = wal.segments[0]
+    disk.bad_places = [
+        (segment.path.name, page * PAGE_BYTES, page * PAGE_BYTES + 1) for page in (2, 3, 6)
+    ]
+    segment.bad_pages.date(0)
+    return wal
+
+
+def test_a_load_does_not_read_what_is_known_to_fail_and_the_log_tries_it_page_by_page(
+    tmp_path: Path,
+) -> None:
+    """Each request paid the failure of the disk."""
+    disk = FailingDisk(OsDisk())
+    wal = pages_wal(tmp_path, disk)
+    pages, got = wal.segments[0].bad_pages, list[bytes]()
+    good = b"".join(bytes([7 * (page not in {2, 3, 6})]) * PAGE_BYTES for page in range(8))
+    for _ in range(2):
+        wal.load(0, 8 * PAGE_BYTES, lambda data: got.append(bytes(data)))
+    assert got == [good, good]
+    assert pages.failing().tolist() == [2, 3, 6]
+    before = disk.calls["read"]
+    wal.load(2 * PAGE_BYTES, 2 * PAGE_BYTES, lambda data: got.append(bytes(data)))
+    assert (got[-1], disk.calls["read"]) == (bytes(2 * PAGE_BYTES), before)
+    del disk.bad_places[0]
+    tried = list[int]()
+    wal.try_again(2 * PAGE_BYTES, 2 * PAGE_BYTES, lambda: tried.append(1))
+    assert (tried, disk.calls["read"]) == ([1], before + 2)
+    assert pages.failing().tolist() == [3, 6]
+    wal.try_again(100 * PAGE_BYTES, PAGE_BYTES, lambda: tried.append(2))
+    assert tried == [1, 2]
+    wal.files.close()
+
+
+def test_loads_that_waited_while_another_one_failed_have_its_answer(tmp_path: Path) -> None:
+    """Each of many readers that came at once had the disk fail again, one after another."""
+    disk, held = FailingDisk(OsDisk()), HeldBackground()
+    wal = pages_wal(tmp_path, disk, held)
+    held.wait()
+    got = list[int]()
+    for _ in range(50):
+        wal.load(2 * PAGE_BYTES, PAGE_BYTES, lambda data: got.append(int(data.any())))
+    held.wait()
+    assert got == [0] * 50
+    assert disk.calls["read"] <= 2 * LOADS_MAX
+    wal.invariants()
+    wal.files.close()
+
+
+def test_nothing_is_read_ahead_from_a_page_that_fails_on(tmp_path: Path) -> None:
+    asked = list[tuple[int, int]]()
+
+    class Ahead(FailingDisk):
+        def will_read(self, fd: int, length: int, at: int) -> None:
+            asked.append((at // PAGE_BYTES, length // PAGE_BYTES))
+            super().will_read(fd, length, at)
+
+    wal = pages_wal(tmp_path, Ahead(OsDisk()))
+    for _ in range(2):
+        for page in (1, 3, 5, 6):
+            wal.load(page * PAGE_BYTES, PAGE_BYTES, lambda _: None)
+            wal.segments[0].bad_pages.date(1)
+    assert asked[-4:] == [(1, 2), (3, 0), (5, 1), (6, 0)]
+    wal.files.close()
+
+
+def test_a_read_that_a_drop_overtakes_leaves_nothing_in_the_page_cache(tmp_path: Path) -> None:
+    """Nobody counted what it had brought back, so nobody dropped it."""
+    held = HeldReads()
+    limits = WalLimits(SIZE, cached_bytes_max=2 * SIZE)
+    wal = new_wal(tmp_path, None, limits, background=held)
+    wal.write(RING, 0, SIZE)
+    got = list[bytes]()
+    wal.load(0, SIZE, lambda data: got.append(bytes(data)))
+    wal.try_again(0, SIZE, lambda: None)
+    for i in range(1, 4):
+        wal.write(RING, i * SIZE, (i + 1) * SIZE)
+    segment = wal.segments[0]
+    assert not segment.is_cached
+    held.run()
+    assert got == [bytes(RING[:SIZE])]
+    assert read_now(segment.fd, SIZE, 0) is None
+    assert segment.pins == 0
+    wal.files.close()
 
 
 def test_lent_segments_are_held_while_there_is_space_and_pinned_ones_always(

@@ -79,3 +79,21 @@ class HeldWriteBacks(InlineBackground):
     def wait(self) -> None:
         while self.jobs:
             self.jobs.popleft()()
+
+
+class HeldReads(InlineBackground):
+    """Holds the jobs of the lane of reads."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Callable[[], None]] = deque()
+
+    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        run = partial(super().submit, lane, job, done)
+        if lane is JobLane.READS:
+            self.jobs.append(run)
+        else:
+            run()
+
+    def run(self) -> None:
+        while self.jobs:
+            self.jobs.popleft()()

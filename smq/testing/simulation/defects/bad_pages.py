@@ -1,17 +1,17 @@
-"""One page that cannot be read costs all that is read with it."""
+"""One page that cannot be read costs all that is read with it, or is given up too soon."""
 
 import numpy as np
 
 from smq.log import recovery
 from smq.log.files import past_cache, wal
-from smq.log.files.bad_pages import pages_of
+from smq.log.files.bad_pages import BadPages, PagePatience, pages_of
 from smq.log.files.disk import Disk
 from smq.log.files.salvage import Salvaged
-from smq.testing.simulation.bad_sectors import SECTORS_FAIL
+from smq.testing.simulation.bad_sectors import SECTORS_FAIL, SECTORS_HEAL
 from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
 
 
-def _give_up(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
+def _give_up(disk: Disk, fd: int, length: int, at: int, *_how: object) -> Salvaged:
     """Zeros for all bytes if any cannot be read."""
     try:
         return Salvaged(disk.read(fd, length, at), 0, None)
@@ -19,12 +19,28 @@ def _give_up(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
         return Salvaged(np.zeros(length, np.uint8), length, error, pages_of(at, length))
 
 
+def _are_over_at_once(self: BadPages, pages: range, patience: PagePatience, now_ms: int) -> bool:
+    """Whatever failed once."""
+    del self, pages, patience, now_ms
+    return True
+
+
 MUTANTS = (
     Mutant(
         "a-bad-page-costs-its-neighbours",
         "what is read together with a page that cannot be read is lost",
         TOPICS | {SECTORS_FAIL},
-        tuple(Change(module, "salvage", _give_up) for module in (recovery, past_cache, wal)),
-        seed=5,
+        (
+            *(Change(module, "salvage", _give_up) for module in (recovery, wal)),
+            *(Change(module, "salvage_some", _give_up) for module in (past_cache, wal)),
+        ),
+        seed=17,
+    ),
+    Mutant(
+        "a-bad-page-is-given-up-at-once",
+        "what cannot be read for a moment is lost",
+        TOPICS | {SECTORS_HEAL},
+        (Change(BadPages, "are_over", _are_over_at_once),),
+        seed=9,
     ),
 )
