@@ -1,5 +1,6 @@
 """The calls of SeaweedMQ's broker service that are about topics."""
 
+import asyncio
 from collections.abc import Iterator
 from functools import partial
 from itertools import compress
@@ -23,7 +24,7 @@ from smq.client.kafka.topic_changes import add_partitions, alter_topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.record_types import text_of
 from smq.model.topic_configs import KEY_COLUMNS, NAMESPACE, RECORD_TYPE, SCHEMA_FORMAT
-from smq.security.acls import Operation
+from smq.security.acls import Operation, ResourceType
 from smq.security.audit import DENIALS
 from smq.store.config_changes import ConfigChanges
 
@@ -219,7 +220,8 @@ class TopicCalls:
         topic = self._topics.asked(call, topic_name(request.topic))
         all_found = [*self._subscribers.of(topic.kafka_name)]
         names = [each.group for each in all_found]
-        found = compress(all_found, call.rights.groups(Operation.DESCRIBE, names))
+        choice = call.rights.choice(Operation.DESCRIBE, ResourceType.GROUP)
+        found = compress(all_found, await asyncio.to_thread(choice, names))
         return pb.GetTopicSubscribersResponse(subscribers=map(self._subscriber, found))
 
     def _subscriber(self, each: LiveSubscriber) -> pb.TopicSubscriber:
