@@ -61,7 +61,7 @@ class Beginnings:
         holds once for each: a partition that comes again resumes."""
         by_type = self._by_type(names)
         rest = [name for name in names if name not in by_type]
-        return self._resumed(rest) | by_type if rest else by_type
+        return by_type if by_type and not rest else self._resumed(rest) | by_type
 
     def _by_type(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         wanted = self._wanted
