@@ -12,7 +12,7 @@ The batch that comes first has a record at the offset asked for or later. An ans
 strands many clients: they ask for the same offset again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.log.aborted import AbortedIn
 from smq.log.log import Log
 from smq.log.lookup import FoundBatches
-from smq.log.reading import DamagedFrame, WalRange
+from smq.log.reading import DamagedFrame
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits, SegmentReach
 from smq.shard.led import Led
@@ -164,21 +164,30 @@ class Unread(NamedTuple):
 
     def question(self) -> Later:
         """Load the batch: its header alone could not be checked."""
-        return Later(partial(self.log.load, self._run))
+        return Later(self._load)
 
-    @property
-    def _run(self) -> WalRange:
-        return self.log.run_of(self.batch.spans[:1])
+    def _load(self, done: Callable[[bytes | None], None]) -> None:
+        """Give `done` its header; none: it cannot be read now, or is damaged. It is judged at once:
+        other answers may take long, and the disk may be able to read it meanwhile."""
+        run = self.log.run_of(self.batch.spans[:1])
 
-    def take(self, loaded: np.ndarray, _search: Search, _loan: Loan) -> None:
+        def loaded(data: np.ndarray) -> None:
+            try:
+                batch = self.log.batches_of(run, data)
+            except DamagedFrame:
+                done(None)
+            else:
+                done(bytes(batch[:BATCH_HEADER_BYTES]))
+
+        self.log.load(run, loaded)
+
+    def take(self, header: bytes | None, _search: Search, _loan: Loan) -> None:
         """Tell what the batch's producer has aborted."""
-        try:
-            batch = self.log.batches_of(self._run, loaded)
-        except DamagedFrame:
+        if header is None:
             self.data.records, self.data.error_code = b"", self.failure
             self.data.aborted_transactions = None
         else:
-            self.data.aborted_transactions = told_of(self.too_many, batch)
+            self.data.aborted_transactions = told_of(self.too_many, header)
 
 
 Part = ColdPart | Unread

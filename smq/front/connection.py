@@ -30,24 +30,68 @@ SLOW_S = 60.0  # Until what waits for the client (64 KiB, asyncio's high-water m
 CONNECTIONS_MAX = REQUESTS_MAX + WAITING_MAX + 256  # So some connections are always idle.
 # Of one connection; each takes some thirty microseconds.
 EVENTS_A_TURN, EVENTS_OF_NEWCOMER = 128, 16
+# Of a request, and of what follows a body of chunks: h11 takes some four microseconds for a line.
+HEAD_BYTES_MAX, HEAD_LINES_MAX = 16 * 1024, 256
 _MAKING_ROOM: WeakSet[ServerState] = WeakSet()  # Servers whose idle connections are to go.
 
 
 class _Parser(h11.Connection):
-    """h11's, which parses `left` events of what it has received, and then `is_cut`."""
+    """h11's, which parses `left` events of what it has received, and then `is_cut`.
+
+    h11 refuses long heads only while they are incomplete: what has arrived whole may be long. So it
+    gets no more at a time than one head may have.
+    """
 
     def __init__(self) -> None:
-        super().__init__(h11.SERVER)
+        super().__init__(h11.SERVER, HEAD_BYTES_MAX)
         self.left = 0
         self.is_cut = False
+        self._ahead = bytearray()  # Received, and not h11's yet.
+        self._body_left = 0  # Of a body whose length is known.
+
+    def receive_data(self, data: bytes) -> None:
+        """See h11."""
+        self._ahead += data
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """See h11."""
-        self.is_cut = not self.left and bool(self._receive_buffer)
+        self.is_cut = not self.left and bool(self._receive_buffer or self._ahead)
         if self.is_cut:
             return h11.NEED_DATA
         self.left = max(0, self.left - 1)
-        return super().next_event()
+        event = super().next_event()
+        while event is h11.NEED_DATA and self._ahead:
+            super().receive_data(self._take_ahead())
+            event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._body_left = _length_of_body(event)
+        elif isinstance(event, h11.Data):
+            self._body_left = max(0, self._body_left - len(event.data))
+        return event
+
+    def _take_ahead(self) -> bytes:
+        """The bytes that h11 gets next: such of a body, or with them it has one more byte and line
+        than a head may have, at most."""
+        if self._body_left:
+            taken = bytes(self._ahead[: self._body_left])
+            del self._ahead[: len(taken)]
+            return taken
+        incomplete = bytes(self._receive_buffer)  # Not more: h11 refuses it.
+        lines_left = HEAD_LINES_MAX + 1 - incomplete.count(b"\n")
+        if lines_left <= 0:
+            raise h11.RemoteProtocolError("the head of the request has too many lines")
+        taken = bytes(self._ahead[: HEAD_BYTES_MAX + 1 - len(incomplete)])
+        if taken.count(b"\n") > lines_left:
+            rest = taken.split(b"\n", lines_left)[-1]
+            taken = taken[: -len(rest)]
+        del self._ahead[: len(taken)]
+        return taken
+
+
+def _length_of_body(request: h11.Request) -> int:
+    """Its bytes; 0: none, or chunks, which end with lines like a head's."""
+    found = dict(request.headers)
+    return 0 if b"transfer-encoding" in found else int(found.get(b"content-length", 0))
 
 
 class _Reading(FlowControl):

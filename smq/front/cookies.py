@@ -16,7 +16,7 @@ NAME, NAME_IN_TLS = "smq-session", "__Host-smq-session"
 ID_MAX = 100  # Characters.
 PLACE_MAX = 2000  # Characters of a path and its query.
 START = "/"
-_OURS = frozenset({NAME.encode(), NAME_IN_TLS.encode()})
+_OURS = re.compile(rb"(?:^|;)[ \t]*(%b|%b)[ \t]*=([^;]*)" % (NAME.encode(), NAME_IN_TLS.encode()))
 _COOKIE = re.compile(rb"\r\ncookie:([^\r\n]*)", re.IGNORECASE)
 
 
@@ -34,12 +34,13 @@ def ids_in_head(data: bytes) -> Iterator[str]:
 
 def _cookies(line: bytes) -> dict[str, str]:
     """Ours in a Cookie header, by name. Their values have no quotes, and none are looked for: the
-    time that http.cookies takes for backslashes goes by their number's square."""
+    time that http.cookies takes for backslashes goes by their number's square. Nor is the line
+    split: strangers' heads are looked at before their turn, and may have thousands of parts."""
     found = dict[str, str]()
-    for each in line.split(b";"):
-        name, _, value = (part.strip() for part in each.partition(b"="))
-        if name in _OURS and value.isascii() and len(value) <= ID_MAX:
-            found[name.decode()] = value.decode()
+    for each in _OURS.finditer(line):
+        value = each[2].strip()
+        if value.isascii() and len(value) <= ID_MAX:
+            found[each[1].decode()] = value.decode()
     return found
 
 

@@ -48,6 +48,7 @@ from smq.security.principals import Peer, Principal
 
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
 OF_USER_MAX = 12  # Requests of one user's sessions at once: two browsers have as many.
+FIELDS_MAX = 100  # Of a query: a page reads them all, at a microsecond or two each.
 POLLED = ("/console/rates", "/console/lag")  # Pages ask for them again and again.
 OLD_BROWSER = (
     "this browser does not say which page a request comes from (Sec-Fetch-Site), so any page could "
@@ -68,6 +69,7 @@ class Gate:
     """Refuses requests
 
     - for a path with a line feed, which routes ignore at its end,
+    - for a query of very many fields,
     - with a Host that is no host's address, not localhost and none of `hosts` (DNS rebinding),
     - of browsers that cannot say whose page caused them,
     - of another site's pages, but for links to a route that is a Page,
@@ -208,6 +210,8 @@ class Gate:
     def _refusal(self, scope: Scope) -> Response | None:
         if "\n" in scope["path"]:
             return error(400, "the path has a line feed")
+        if scope["query_string"].count(b"&") >= FIELDS_MAX:
+            return error(400, f"a query has at most {FIELDS_MAX} fields")
         headers = dict(scope["headers"])
         if not self._is_ours(host_name(headers)):
             host = headers.get(b"host", b"").decode("latin-1")

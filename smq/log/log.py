@@ -40,7 +40,7 @@ from shm.kernels.base.words import (
 from shm.kernels.log.visible import publish
 from shm.segment import LogMemory
 from smq.log.ahead import RingAhead
-from smq.log.files.background import Background
+from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import Disk, told
 from smq.log.files.segment import NoSegment
 from smq.log.files.wal import Wal
@@ -292,6 +292,8 @@ class Log(ReadableLog):
         self.wal.files.footprint.may_drop = lambda: False
         self._ahead.stop()
         self.stop_trying()
+        for lane in (JobLane.READS, JobLane.SEARCHES):  # Nobody is there to get their answers.
+            self.background.abandon(lane)
         self.background.wait()
         try:
             if self.write() and self.filing.has_disk_frames:

@@ -10,6 +10,7 @@ Meanwhile who asks for it is told that it cannot be read, and only the log itsel
 each RETRY_MS. What lies before it is read as ever.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -48,8 +49,9 @@ QUARANTINE = "quarantine"
 RETRY_MS = 5000
 TRIES_MAX = 2048  # By the log itself, each RETRY_MS; a few milliseconds to choose them …
 TRIES_MS = 2000  # … of which no other begins after so long.
-TRIED_SEGMENTS_MAX = 64  # With them: each takes a tenth of a millisecond to choose from.
-assert TRIED_SEGMENTS_MAX <= TRIES_MAX
+LOOKS_MAX = 24 * 1024  # Pages that fail, among which they are chosen: a dead segment of 64 MB …
+LOOKS_OF_SEGMENT = 512  # … and others: to choose from one costs as much as from so many pages.
+assert LOOKS_MAX // LOOKS_OF_SEGMENT <= TRIES_MAX
 
 
 class DamagedFrame(Exception):
@@ -92,7 +94,7 @@ class ReadableLog:
         self._tries_ms = self._tries_end_ms = -RETRY_MS  # When our own last tries began, ended.
         self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
         self._is_trying = self._goes_on = False
-        self._rounds = 0
+        self._next_looked = 0  # From this position on we look for pages to try next.
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -383,20 +385,33 @@ class ReadableLog:
         if self._is_trying or self.now_ms < self._tries_end_ms + RETRY_MS:
             return
         self._tries_ms = self._tries_end_ms = self.now_ms
-        bad = [segment for segment in segments if len(segment.bad_pages.failing())]
-        if len(bad) > TRIED_SEGMENTS_MAX:
-            self._rounds += 1
-            first = self._rounds * TRIED_SEGMENTS_MAX % len(bad)
-            bad = (bad + bad)[first : first + TRIED_SEGMENTS_MAX]
-        each = TRIES_MAX // max(1, len(bad))
+        bad = self._to_look_at(segments)
+        each = -(-TRIES_MAX // max(1, len(bad)))
         found = [
             (tried_ms, segment.start + pages.start * PAGE_BYTES, len(pages) * PAGE_BYTES)
-            for segment in bad
-            for tried_ms, pages in segment.bad_pages.to_try(segment.pages, each)
+            for segment, looks_max in bad
+            for tried_ms, pages in segment.bad_pages.to_try(segment.pages, each, looks_max)
         ]
         self._to_try = [(position, length) for _, position, length in sorted(found)[:TRIES_MAX]]
         self._to_try.reverse()
         self._try_on()
+
+    def _to_look_at(self, segments: list[WalSegment]) -> list[tuple[WalSegment, int]]:
+        """Segments with pages to try, and how many of these to look at: as many as may be looked at
+        in a turn of the loop. Those that were left out come first in the next round."""
+        bad = [segment for segment in segments if segment.bad_pages.open_max]
+        first = bisect_left(bad, self._next_looked, key=lambda segment: segment.start)
+        found, left_out, left = list[tuple[WalSegment, int]](), list[WalSegment](), LOOKS_MAX
+        for segment in bad[first:] + bad[:first]:
+            looks = LOOKS_OF_SEGMENT + segment.bad_pages.open_max
+            if found and looks > left:
+                left_out.append(segment)  # One with fewer pages does not wait for dead ones.
+                continue
+            found.append((segment, LOOKS_MAX))
+            left -= looks
+        if left_out:
+            self._next_looked = left_out[0].start
+        return found
 
     def _try_on(self) -> None:
         """One after another: other reads come between."""

@@ -61,7 +61,11 @@ def search_batch(
 def _search_loaded(
     log: Log, run: WalRange, data: np.ndarray, asked: tuple[WantedRecord, int], done: Done
 ) -> None:
-    """Check the loaded bytes, and search for the record."""
+    """Check the loaded bytes, and search for the record.
+
+    A search may wait for minutes. If the bytes fail the check, the disk is asked again, as it may
+    have been able to read them since: only what was read just now is judged.
+    """
     out = np.empty(int(run.spans[:, 1].sum()), np.uint8)
 
     def job() -> Searched | None:
@@ -71,14 +75,17 @@ def _search_loaded(
 
     def searched(result: Searched | OSError | None) -> None:
         assert not isinstance(result, OSError), "it reads nothing"
-        if result is not None:
+        if result is None:
+            log.load(run, judged)
+        else:
             done(result)
-            return
+
+    def judged(again: np.ndarray) -> None:
         try:
-            log.batches_of(run, data)
+            log.batches_of(run, again)
         except DamagedFrame as damage:
             done(damage)
         else:
-            raise AssertionError("it was damaged")
+            _search_loaded(log, run, again, asked, done)
 
     log.background.submit(JobLane.SEARCHES, job, searched)

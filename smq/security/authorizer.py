@@ -163,12 +163,14 @@ class Authorizer:
             for pattern in self._rules.patterns()
         )
         for pattern, entry in self._rules.of_type(resource_type, _names_of(peer.principal)):
+            allows = entry.permission is Permission.ALLOW
+            if allows and (allowed or not _covers(pattern, prefix)):
+                continue  # Most rules, if there are many: a right to one resource changes nothing.
             if entry.host not in (WILDCARD, peer.host) or not _is_about(entry, operation):
                 continue
-            if entry.permission is Permission.ALLOW:
-                allowed = allowed or _covers(pattern, prefix)
-            elif _overlaps(pattern, prefix):
+            if not allows and _overlaps(pattern, prefix):
                 return False
+            allowed = allowed or allows
         return allowed
 
     def may_to_any(self, peer: Peer, operation: Operation, resource_type: ResourceType) -> bool:

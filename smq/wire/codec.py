@@ -193,14 +193,14 @@ def _checked(length: int, buffer: Buffer, at: int) -> int:
 def _text(buffer: Buffer, at: int, length: int) -> str:
     if length > STRING_BYTES_MAX:
         raise Malformed(f"a string of {length} bytes")
-    return _decoded(buffer, at, at + length)
+    text = str(buffer[at : at + length], "utf-8", "replace")
+    return text if length <= _NEVER_TOO_LONG else _not_too_long(text)
 
 
-def _decoded(buffer: Buffer, at: int, end: int) -> str:
-    """A string whose bytes may be no UTF-8: what is not is replaced, by three bytes each. One that
-    is too long then would have no answer that names it."""
-    text = str(buffer[at:end], "utf-8", "replace")
-    if end - at > _NEVER_TOO_LONG and len(text.encode()) > STRING_BYTES_MAX:
+def _not_too_long(text: str) -> str:
+    """Text whose bytes may be no UTF-8: what is not is replaced, by three bytes each. One that is
+    too long then would have no answer that names it."""
+    if len(text.encode()) > STRING_BYTES_MAX:
         raise Malformed("a string that is no UTF-8 and too long")
     return text
 
@@ -214,7 +214,8 @@ def _not_null(length: int) -> int:
 def read_string(buffer: Buffer, at: int) -> tuple[str, int]:
     length, at = _read_length16(buffer, at)
     end = at + _not_null(length)
-    return _decoded(buffer, at, end), end
+    text = str(buffer[at:end], "utf-8", "replace")
+    return text if length <= _NEVER_TOO_LONG else _not_too_long(text), end
 
 
 def read_compact_string(buffer: Buffer, at: int) -> tuple[str, int]:
@@ -226,7 +227,8 @@ def read_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
     length, at = _read_length16(buffer, at)
     if length < 0:
         return None, at
-    return _decoded(buffer, at, at + length), at + length
+    text = str(buffer[at : at + length], "utf-8", "replace")
+    return text if length <= _NEVER_TOO_LONG else _not_too_long(text), at + length
 
 
 def read_compact_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:

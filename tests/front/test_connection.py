@@ -8,13 +8,20 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
+import h11
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn import Config, Server
 
 from smq.front import connection
-from smq.front.connection import EVENTS_OF_NEWCOMER, HttpConnection
+from smq.front.connection import (
+    EVENTS_OF_NEWCOMER,
+    HEAD_BYTES_MAX,
+    HEAD_LINES_MAX,
+    HttpConnection,
+    _Parser,
+)
 from smq.front.turns import Turns, standing_of
 
 WAIT_S = 20
@@ -337,6 +344,63 @@ def test_a_body_of_one_byte_chunks_is_parsed_in_steps(path: bytes) -> None:
     asyncio.run(run())
 
 
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def parsed(pieces: list[bytes]) -> tuple[int, bytes, int]:
+    """How many requests there are in the pieces, their bodies, and how many trailers."""
+    parser, requests, body, trailers = _Parser(), 0, b"", 0
+    for piece in pieces:
+        parser.receive_data(piece)
+        parser.left = 10**6
+        while True:
+            event = parser.next_event()
+            if event is h11.NEED_DATA:
+                break
+            requests += isinstance(event, h11.Request)
+            if isinstance(event, h11.Data):
+                body += event.data
+            if isinstance(event, h11.EndOfMessage):
+                trailers += len(event.headers.raw_items())
+                parser.send(h11.Response(status_code=200, headers=[]))
+                parser.send(h11.EndOfMessage())
+                parser.start_next_cycle()
+    return requests, body, trailers
+
+
+CHUNKED = b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n%b\r\n5\r\nabcde\r\n0\r\n"
+OF_LENGTH = b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+SIZES = [1, 7, HEAD_BYTES_MAX, 10**6]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_requests_are_the_same_however_their_bytes_are_cut(size: int) -> None:
+    lines = 3000 * b"\n"
+    data = CHUNKED % b"" + 200 * b"a: b\r\n" + b"\r\n"
+    data += OF_LENGTH % len(lines) + lines + REQUEST + OF_LENGTH % 50_000 + 50_000 * b"x" + REQUEST
+    data += b"GET / HTTP/1.1\r\nHost: x\r\nX: " + 16_000 * b"y" + b"\r\n\r\n"
+    assert parsed(cut(data, size)) == (6, b"abcde" + lines + 50_000 * b"x", 200)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + HEAD_BYTES_MAX * b"y" + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + HEAD_LINES_MAX * b"a:\r\n" + b"\r\n",
+        b"GET /?" + HEAD_BYTES_MAX * b"&" + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        CHUNKED % b"" + b"X: " + HEAD_BYTES_MAX * b"y" + b"\r\n\r\n",
+        CHUNKED % b"" + 2 * HEAD_LINES_MAX * b"a:\r\n" + b"\r\n",
+        CHUNKED % b"Content-Length: 9000\r\n" + 2 * HEAD_LINES_MAX * b"a:\r\n" + b"\r\n",
+        OF_LENGTH % 3 + b"\n\n\n" + REQUEST[:-2] + HEAD_LINES_MAX * b"a:\r\n" + b"\r\n",
+    ],
+)
+def test_a_long_head_is_refused_though_it_arrives_whole(data: bytes, size: int) -> None:
+    with pytest.raises(h11.RemoteProtocolError):
+        parsed(cut(data, size))
+
+
 def test_requests_behind_each_other_have_a_turn_each() -> None:
     class Counted(Watched):
         counts: list[int] = []  # noqa: RUF012  (of this test)
@@ -398,7 +462,7 @@ def test_a_connection_that_waits_for_its_turn_receives_nothing_more() -> None:
             [first] = waiting
             for _ in range(100):
                 await asyncio.sleep(0)
-            assert len(first._parser.trailing_data[0]) <= 256 * 1024
+            assert len(first._parser._ahead) <= 256 * 1024
             writer.transport.abort()
             while clients.known:
                 first.transport.abort()

@@ -56,6 +56,21 @@ def test_a_long_cookie_costs_little(value: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (b"smq-session=a; smq-session=b", "b"),
+        (b"x=1;\tsmq-session = a ;y", "a"),
+        (b"x=smq-session=a", ""),
+        (b"xsmq-session=a", ""),
+        (b"smq-sessionx=a", ""),
+        (b"a b smq-session=a", ""),
+    ],
+)
+def test_a_cookie_is_ours_by_its_whole_name(line: bytes, found: str) -> None:
+    assert session_id_of("http", {b"cookie": line}) == found
+
+
+@pytest.mark.parametrize(
     "place", ["/", "/topics/a%20b/messages?text=x&limit=5", "/groups/one?group=g"]
 )
 def test_a_login_goes_on_to_a_place_of_ours(place: str) -> None:

@@ -46,6 +46,12 @@ def test_another_name_for_us_is_refused(host: str) -> None:
     assert host in answer.json["error"]
 
 
+def test_a_query_of_very_many_fields_is_refused_before_anybody_reads_them() -> None:
+    app, most = front(MemoryStore()), gate.FIELDS_MAX
+    assert call(app, "GET", "/health?" + "a&" * (most - 1)).status == 200
+    assert call(app, "GET", "/health?" + "a&" * most).status == 400
+
+
 SITES: list[dict[str, Any]] = [
     {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site"},

@@ -1,13 +1,18 @@
 """Writing, syncing and publishing; partitions that come and go. test_repair has the failures."""
 
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shm.kernels.base.words import (
     WORD_SYNCED,
     WORD_WRITTEN,
 )
+from smq.log.files.background import BackgroundThread
+from smq.log.files.disk import OsDisk
+from smq.testing.disk import FailingDisk
 from tests.log.logs import (
     DISK,
     MEMORY,
@@ -16,10 +21,13 @@ from tests.log.logs import (
     batch,
     fill,
     high_watermark,
+    replace_background,
     settings,
     start,
     turn,
 )
+
+DEADLINE_S = 60
 
 
 def test_a_deleted_partition_holds_nothing(tmp_path: Path) -> None:
@@ -70,6 +78,49 @@ def test_a_sync_reaches_over_segments(tmp_path: Path) -> None:
     turn(log)
     assert log.words[WORD_SYNCED] == log.words[WORD_WRITTEN] == log.tail
     assert high_watermark(log, 1) == 30
+
+
+class StopWaits(BackgroundThread):
+    """Says when the log waits for what is under way."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+        self.is_waiting = threading.Event()
+
+    def wait(self) -> None:
+        self.is_waiting.set()
+        super().wait()
+
+
+class SlowReads(FailingDisk):
+    """No read ends before the log has stopped."""
+
+    def __init__(self, until: threading.Event) -> None:
+        super().__init__(OsDisk())
+        self.until, self.has_begun = until, threading.Event()
+
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        self.has_begun.set()
+        assert self.until.wait(DEADLINE_S)
+        return super().read(fd, length, at)
+
+
+def test_a_stop_waits_for_the_read_under_way_and_for_no_other(tmp_path: Path) -> None:
+    """Of fifty readers that waited for a failing disk each had its read: perhaps seconds each."""
+    background = StopWaits()
+    disk = SlowReads(background.is_waiting)
+    log = start(tmp_path, disk=disk).log
+    fill(log, count=60)
+    replace_background(log, background)
+    places, got = [segment.start for segment in log.wal.segments], list[np.ndarray]()
+    for place in places:
+        log.wal.load(place, 100, got.append)
+    assert disk.has_begun.wait(DEADLINE_S)
+    before = disk.calls.get("read", 0)
+    log.close()
+    assert len(places) > 5
+    assert disk.calls["read"] <= before + 1
+    assert len(got) == 1
 
 
 @pytest.mark.slow

@@ -1,12 +1,16 @@
 """Records by time inside batches: from ring and WAL, compressed, damaged, lying, far too large."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from smq.log import record_search
+from smq.log.files.background import InlineBackground, JobLane
+from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import RETRY_MS, DamagedFrame, WalRange
@@ -109,6 +113,44 @@ def test_pages_that_fail_are_not_tried_for_each_search(tmp_path: Path) -> None:
     healed = searched_in(log, 0)
     assert isinstance(healed, Searched)
     assert healed.found == (0, 0)
+
+
+class HeldSearches(InlineBackground):
+    """Holds the jobs of the lane of searches."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], None]] = []
+
+    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        run = partial(super().submit, lane, job, done)
+        if lane is JobLane.SEARCHES:
+            self.jobs.append(run)
+        else:
+            run()
+
+
+def test_a_page_that_has_healed_since_it_was_loaded_is_not_damage(tmp_path: Path) -> None:
+    """The zeros of then were judged by what was known of the page now: a record was dropped."""
+    disk, held = FailingDisk(OsDisk()), HeldSearches()
+    log = start(tmp_path, disk=disk, background=held).log
+    for i in range(40):
+        append(log, 1, batch_at(i, offset=0, size=600))
+        turn(log)
+    log.now_ms = 0
+    log.tend()
+    place, results = first_batch_at(log, 1, 0, ALL, 2), list[Searched | DamagedFrame]()
+    assert place is not None
+    disk.bad_places = [(log.wal.segments[0].path.name, 0, SEGMENT_BYTES)]
+    search_batch(log, place, WantedRecord(2, 0, ALL), MiB, results.append)
+    disk.bad_places.clear()
+    for log.now_ms in range(0, 2 * PATIENCE.wait_ms, RETRY_MS):
+        log.tend()
+    while held.jobs:
+        held.jobs.pop()()
+    assert not log.lookup.has_damage_from(1, 0)
+    [found] = results
+    assert isinstance(found, Searched)
+    assert found.found == (2, 2)
 
 
 def test_a_search_that_is_refused_goes_on_in_another_turn(tmp_path: Path) -> None:

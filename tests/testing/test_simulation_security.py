@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, strategies as st
 
 from smq.app.shard.connections.newcomers_queue import Newcomer, NewcomersQueue
 from smq.app.shard.requests import requests
 from smq.security.acls import Operation
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.guests import SimGuest
+from smq.testing.simulation.mutants import MUTANTS, planted
 from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS, UID, password_of, rule, topic
 from smq.testing.simulation.permits import DELETED, Changing, Permits, SimRight
 from smq.testing.simulation.run import Workplace, run_many, simulate, workplace
@@ -26,6 +28,8 @@ from smq.testing.simulation.securing import (
     WRITES,
     rule_number,
 )
+from smq.testing.simulation.strangers import NETWORK
+from smq.testing.simulation.turns import WatchedQueue
 
 SECURED = [
     seed
@@ -71,6 +75,61 @@ def test_newcomers_wait_in_line_while_others_log_in(
     monkeypatch.setattr(NewcomersQueue, "wait", waits)
     assert simulate(SECURED[0], place).why == ""
     assert waiting
+
+
+@pytest.mark.sim
+def test_strangers_of_one_network_wait_in_line_with_guests(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, pop = list[bool](), WatchedQueue.pop
+
+    def pops(queue: WatchedQueue[Newcomer]) -> Newcomer:
+        are_strange = [each.startswith(NETWORK) for each in queue._address_of.values()]
+        together.append(any(are_strange) and not all(are_strange))
+        return pop(queue)
+
+    monkeypatch.setattr(WatchedQueue, "pop", pops)
+    crowds = [each for each in SECURED if "strangers-come" in {e.kind for e in events_of(each)}]
+    for seed in crowds[:5]:
+        assert simulate(seed, place).why == ""
+    assert any(together)
+
+
+def waiting() -> WatchedQueue[str]:
+    """Two addresses of a network, and one of another."""
+    queue = WatchedQueue[str]()
+    for item, address in zip("abcde", (1, 1, 2, 3, 3), strict=True):
+        queue.add(item, "10.8.0.1" if address == 3 else f"10.9.0.{address}")
+    return queue
+
+
+def popped(queue: WatchedQueue[str]) -> str:
+    return "".join(queue.pop() for _ in range(len(queue)))
+
+
+@pytest.mark.parametrize("name", ["addresses-take-no-turns", "networks-take-no-turns"])
+def test_a_watched_queue_fails_when_somebody_is_passed_over(name: str) -> None:
+    assert popped(waiting()) == "adceb"
+    [mutant] = [each for each in MUTANTS if each.name == name]
+    with planted(mutant), pytest.raises(AssertionError, match="two turns while"):
+        popped(waiting())
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 2), st.integers(0, 3))))
+def test_a_watched_queue_lets_addresses_that_come_and_go_take_turns(
+    moves: list[tuple[int, int, int]],
+) -> None:
+    queue = WatchedQueue[str]()
+    for network, address, number in moves:
+        name = f"10.9.{network}.{address}"
+        if network < 0 and queue:
+            queue.pop()
+        elif f"{name}-{number}" in queue:
+            queue.discard(f"{name}-{number}")
+        elif network >= 0:
+            queue.add(f"{name}-{number}", name)
+        queue.invariants()
+    popped(queue)
 
 
 @pytest.mark.sim

@@ -14,7 +14,7 @@ Where access rules decide, pages are for users who have logged in. The desk acts
 asked, and facts are those that the user may know (smq.front.console.sight).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -93,11 +93,16 @@ class Console:
     async def look(self, request: Request) -> Facts:
         """The facts of now that who asks may know."""
         facts = await run_sync(self.facts, limiter=self.looking)
-        return await visible(facts, rights_of(request))
+        return await visible(facts, rights_of(request), self.looking)
 
     async def made(self, make: Callable[..., Response], *arguments: object) -> Response:
         """A page of facts, made in a thread: there may be very many."""
         return await run_sync(partial(make, *arguments), limiter=self.looking)
+
+    async def in_turns(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The same of a download, piece by piece: threads that work take the loop's turns."""
+        while (piece := await run_sync(next, pieces, None, limiter=self.looking)) is not None:
+            yield piece
 
     def page(self, path: str, answer: Answer) -> Route:
         """The route of a page that other sites may link to."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from itertools import compress
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
@@ -43,10 +44,10 @@ def check_sees_all(request: Request) -> None:
 
 
 async def allowed(
-    rights: Rights, operation: Operation, kind: ResourceType, names: Iterable[str]
+    choose: Choice, names: Iterable[str], looking: CapacityLimiter | None = None
 ) -> Names:
-    """Those of some names with which a user may do this: in a thread, as there may be very many."""
-    return await run_sync(_chosen, rights.choice(operation, kind), names)
+    """The chosen ones of some names: in a thread, as there may be very many."""
+    return await run_sync(_chosen, choose, names, limiter=looking)
 
 
 def _chosen(choose: Choice, names: Iterable[str]) -> Names:
@@ -54,12 +55,7 @@ def _chosen(choose: Choice, names: Iterable[str]) -> Names:
     return frozenset(compress(some, choose(some)))
 
 
-async def described(rights: Rights, names: Iterable[str]) -> Names:
-    """Those topics that a user may describe."""
-    return await allowed(rights, Operation.DESCRIBE, ResourceType.TOPIC, names)
-
-
-async def visible(facts: Facts, rights: Rights) -> Facts:
+async def visible(facts: Facts, rights: Rights, looking: CapacityLimiter | None = None) -> Facts:
     """The facts that a user may know: of topics and groups that it may describe, and of the broker
     if it may describe the cluster."""
     if rights.is_unlimited:
@@ -67,7 +63,7 @@ async def visible(facts: Facts, rights: Rights) -> Facts:
     topics = rights.choice(Operation.DESCRIBE, ResourceType.TOPIC)
     groups = rights.choice(Operation.DESCRIBE, ResourceType.GROUP)
     is_of_cluster = rights.cluster(Operation.DESCRIBE)
-    of_names = await run_sync(_of_names, facts, topics, groups)
+    of_names = await run_sync(_of_names, facts, topics, groups, limiter=looking)
     return Facts(
         version=facts.version,
         is_ready=facts.is_ready,

@@ -7,8 +7,9 @@ file never waits for a checkpoint on a slow disk.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -42,6 +43,10 @@ class Background(Protocol):
         """Return when the lane's next job has finished and been collected; at once if it has
         none."""
 
+    def abandon(self, lane: JobLane, /) -> None:
+        """Forget the lane's jobs that have not begun, and those that are submitted later: `done` is
+        called for none of them."""
+
     def wait(self) -> None:
         """Return when no job is left."""
 
@@ -63,6 +68,9 @@ class InlineBackground:
 
     def wait_a_job(self, _: JobLane) -> None:
         """See Background."""
+
+    def abandon(self, _: JobLane) -> None:
+        """See Background. No job waits here."""
 
     def wait(self) -> None:
         """See Background."""
@@ -88,6 +96,10 @@ class BackgroundThread:
         """See Background."""
         self._lanes[lane].wait_a_job()
 
+    def abandon(self, lane: JobLane) -> None:
+        """See Background."""
+        self._lanes[lane].abandon()
+
     def wait(self) -> None:
         """See Background. A finished job of one lane may add jobs to another."""
         while any(worker.pending for worker in self._lanes.values()):
@@ -103,11 +115,20 @@ class JobThread:
         self._jobs: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]] = SimpleQueue()
         self._finished: SimpleQueue[tuple[Callable[..., None], object]] = SimpleQueue()
         self.pending = 0
+        self._is_abandoned = False
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def submit(self, job: Callable[[], object], done: Callable[..., None]) -> None:
-        self.pending += 1
-        self._jobs.put((job, done))
+        if not self._is_abandoned:
+            self.pending += 1
+            self._jobs.put((job, done))
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
+        with suppress(Empty):
+            while True:
+                self._jobs.get_nowait()
+                self.pending -= 1
 
     def collect(self) -> int:
         count = self._finished.qsize()  # They may add ready jobs for ever.

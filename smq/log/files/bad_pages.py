@@ -67,12 +67,20 @@ class BadPages:
         self._has_undated = False
         self._now_ms = -1  # Of the last date().
         self._failing: np.ndarray | None = None  # As failing(); None: to be made.
+        self._are_all_over = False  # Those that fail, as of the last to_try().
+        self._next = 0  # The page from which on to_try() looks next.
 
     def failing(self) -> np.ndarray:
         """The pages of which the last read has failed (int64, ascending)."""
         if self._failing is None:
             self._failing = np.flatnonzero(self._rows["state"] == _FAILS)
         return self._failing
+
+    @property
+    def open_max(self) -> int:
+        """How many pages to_try() has to look at: all that fail, unless none of them is to be
+        tried."""
+        return 0 if self._are_all_over else len(self.failing())
 
     def first_failing(self, at: int) -> int | None:
         """Where the first page begins that fails, of those that have byte `at` or one behind it."""
@@ -105,6 +113,7 @@ class BadPages:
         over = left[_are_over(rows[left], PATIENCE)]
         again = over[~self._are_unread(rows[over])]
         rows["tries"][again] = PATIENCE.tries - 1  # They may have healed: once more, by the log.
+        self._are_all_over &= not len(again)
         self._has_undated |= bool(len(read) or len(failed))
 
     def _reach(self, end: int) -> None:
@@ -117,7 +126,7 @@ class BadPages:
         """Pages have this state now, and had another one before."""
         if len(pages):
             self._rows[pages] = (state, False, -1, -1, 0)
-            self._failing = None
+            self._failing, self._are_all_over = None, False
 
     def date(self, now_ms: int) -> None:
         """What was met since the last call counts from now on."""
@@ -161,18 +170,22 @@ class BadPages:
         found: np.ndarray = lately | ~_are_over(rows, PATIENCE)
         return found
 
-    def to_try(self, end: int, count_max: int) -> list[tuple[int, range]]:
+    def to_try(self, end: int, count_max: int, looks_max: int) -> list[tuple[int, range]]:
         """What to try of the file's first `end` pages, neighbours together, and when it was tried
-        last; the `count_max` that were tried first.
+        last; the `count_max` that were tried first, of `looks_max` that fail. The next call looks
+        at the following ones.
 
         That is the pages that fail and have not done so for PATIENCE yet, and those behind a run of
         such, unless that ends with one that has.
         """
-        failing = self.failing()
+        failing, end = self._to_look_at(end, looks_max)
         if not len(failing):
             return []
         rows = self._rows[failing]
         are_open, tried_ms = ~_are_over(rows, PATIENCE), rows["tried_ms"]
+        if not are_open.any():
+            self._are_all_over = len(failing) == len(self.failing())
+            return []
         starts = np.flatnonzero(np.diff(failing, prepend=-2) != 1)
         ends = np.append(starts[1:], len(failing))
         room = np.append(failing[starts[1:]], end) - failing[ends - 1] - 1
@@ -183,6 +196,20 @@ class BadPages:
         times = np.concatenate((tried_ms[are_open], np.repeat(tried_ms[ends - 1], ahead)))
         order = np.argsort(pages)
         return _first_tried(pages[order], times[order], count_max)
+
+    def _to_look_at(self, end: int, looks_max: int) -> tuple[np.ndarray, int]:
+        """Pages that fail, from the next one on, and where what lies behind them ends."""
+        failing = self.failing()
+        if len(failing) <= looks_max:
+            return failing, end
+        first = int(np.searchsorted(failing, self._next))
+        if first == len(failing):
+            first = 0
+        behind = failing[first + looks_max :]
+        if len(behind):
+            end = int(behind[0])
+        self._next = int(end)
+        return failing[first : first + looks_max], end
 
 
 def _first_tried(

@@ -61,6 +61,7 @@ from smq.testing.simulation.network import ListeningSocket, SimPoller
 from smq.testing.simulation.people import INSIDE, OUTSIDE
 from smq.testing.simulation.store import SimulatedStore
 from smq.testing.simulation.threads import SteppedBackground, SteppedLane, SteppedSyncer
+from smq.testing.simulation.turns import watched
 
 Ends = Callable[[str], None]
 
@@ -246,9 +247,11 @@ class ShardProcess(SimProcess):
         peers = Peers(self.loop, node_id, *paths)
         words = inheritance.catalog.words
         acks = KernelAcks(shard, self.chance)
-        self.server = ShardServer(
-            self.loop, shard, peers, self._take_catalog, words, acks, submit=self._hashing.submit
-        )
+        with watched():
+            self.server = ShardServer(
+                *(self.loop, shard, peers, self._take_catalog, words, acks),
+                submit=self._hashing.submit,
+            )
         self.server.polls.looks_a_turn = 1  # A poll.
         self.server.clients.shared.now_ns = self._newcomers.now_ns
         self._access = access

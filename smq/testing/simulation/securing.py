@@ -13,13 +13,14 @@ from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS, LIFETIMES
 from smq.testing.simulation.transacting import CREATE_ATTEMPTS, TRANSACT
 from smq.testing.simulation.world import World
 
-PERMIT, PASSWORD, COME, WRITE, READ, OTHERS_WRITE = (
+PERMIT, PASSWORD, COME, WRITE, READ, OTHERS_WRITE, CROWD = (
     "permit",
     "change-password",
     "guest-logs-in",
     "guest-writes",
     "guest-reads",
     "others-write",
+    "strangers-come",
 )
 SECURED_FROM, SECURED_SHARE = 8001, 1 / 3
 SCENES_MAX, SCENE_MS = 5, 1200
@@ -27,6 +28,7 @@ DEATHS_SHARE, DEATHS = 0.4, ("kill", "kill", "kill-all", "cut-power")
 LEVELS = ("os", "disk", "os")  # Of the guarded topics.
 PARTITIONS, MANY = 2, 18  # Of each; of one log: more than a fetch without a session tells.
 FREEZE, FREEZES_SHARE = "freeze", 0.5  # Of scenes in which sessions end.
+CROWDS_SHARE, CROWDS_MAX = 0.5, 3
 LIFETIMES = sorted({each for each in LIFETIMES_MS if each})
 WAITS_MS = (0, 300, 3000, 3000)
 # The numbers of rules (permits.changing_rules): the teller's, then those of each guest's two
@@ -91,6 +93,12 @@ def others_write(world: World, client: int, topic: int, partition: int) -> None:
         world.producers[client % len(world.producers)].produce(incarnation, [partition], 1, 10)
 
 
+def strangers_come(world: World, node: int, count: int) -> None:
+    """Many clients of one network come to a node."""
+    for each in world.strangers[:count]:
+        each.come(1 + node % world.host.config.shards)
+
+
 def _guarded(world: World, topic: int) -> Incarnation | None:
     """A topic of guests, once it exists."""
     topic %= len(GUARDED)
@@ -108,6 +116,7 @@ SECURING_KINDS: Mapping[str, tuple[Callable[[Random], Numbers], Callable[..., No
     WRITE: (lambda c: (c.randrange(len(ALL_GUESTS)), c.randrange(2), c.randrange(2)), write),
     READ: (lambda c: (c.randrange(len(ALL_GUESTS)), c.randrange(3), c.choice(WAITS_MS)), read),
     OTHERS_WRITE: (lambda c: (c.randrange(3), c.randrange(3), c.randrange(60)), others_write),
+    CROWD: (lambda c: (c.randrange(3), c.choice((2, 5, 12))), strangers_come),
 }
 SECURING = frozenset(SECURING_KINDS)
 
@@ -202,6 +211,29 @@ def _telling(chance: Random, at_ms: int, draw: Callable[[str, Random], Numbers])
     return scene
 
 
+def _crowding(chance: Random, at_ms: int) -> Scene:
+    """Strangers come, perhaps while the shard stands still, and guests log in beside them."""
+    scene: Scene = [
+        (at_ms + chance.randint(0, 20), CROWD, SECURING_KINDS[CROWD][0](chance))
+        for _ in range(chance.randint(1, 6))
+    ]
+    scene += [
+        (at_ms + chance.randint(0, 40), COME, (chance.randrange(len(GUESTS)),))
+        for _ in range(chance.randint(1, 6))
+    ]
+    if chance.random() < FREEZES_SHARE:
+        scene.append((at_ms, FREEZE, (chance.randrange(6), 50)))
+    return scene
+
+
+def _crowds_of(seed: int, end_ms: int) -> list[tuple[int, str, Numbers]]:
+    """Crowds of a secured seed, drawn apart: its other events stay the same."""
+    chance = Random(f"crowds {seed}")  # noqa: S311
+    count = chance.randint(1, CROWDS_MAX) if chance.random() < CROWDS_SHARE else 0
+    scenes = [_crowding(chance, 20 + chance.randint(0, end_ms)) for _ in range(count)]
+    return [event for scene in scenes for event in scene]
+
+
 def secured_of(
     seed: int,
     end_ms: int,
@@ -229,4 +261,5 @@ def secured_of(
             kind = chance.choice(deaths)
             due_ms = chance.choice(changes) + chance.randint(0, 60)
             events.append((due_ms, kind, draw(kind, chance)))
+    events += [each for each in _crowds_of(seed, max(end_ms, SCENE_MS)) if each[1] in kinds]
     return events

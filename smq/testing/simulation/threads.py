@@ -81,11 +81,14 @@ class SteppedBackground:
         self._finished: dict[JobLane, deque[tuple[Callable[..., None], object]]] = {}
         for lane in JobLane:
             self._jobs[lane], self._finished[lane] = deque(), deque()
+        self._abandoned: set[JobLane] = set()
 
     def submit(
         self, lane: JobLane, job: Callable[[], T], done: Callable[[T | OSError], None]
     ) -> None:
         """See Background."""
+        if lane in self._abandoned:
+            return
         self._jobs[lane].append((job, done))
         self._dues.setdefault(lane, self._when())
 
@@ -106,6 +109,12 @@ class SteppedBackground:
         if self._finished[lane]:
             done, result = self._finished[lane].popleft()
             done(result)
+
+    def abandon(self, lane: JobLane) -> None:
+        """See Background. The first job is under way."""
+        self._abandoned.add(lane)
+        while len(self._jobs[lane]) > 1:
+            self._jobs[lane].pop()
 
     def wait(self) -> None:
         """See Background."""

@@ -22,6 +22,7 @@ from smq.testing.simulation.processes import ShardProcess, are_ended
 from smq.testing.simulation.producer import SimProducer
 from smq.testing.simulation.scheduler import Participant, Scheduler
 from smq.testing.simulation.sdk.programs import GROUP, SdkProgram, SimSdkConsumer, SimSdkProducer
+from smq.testing.simulation.strangers import STRANGERS, Stranger
 from smq.testing.simulation.transactor import CommittedReader, TransactionTopics, Transactor
 
 QUIET_MS = 15_000  # Longer than any answer of a healthy broker may take.
@@ -57,6 +58,7 @@ class World(Environment):
         self.writers: list[GuestWriter] = []
         self.readers: list[GuestReader] = []
         self.guardian = Guardian(self, "guardian")
+        self.strangers = [Stranger(self, number) for number in range(STRANGERS if secures else 0)]
         for number, guest in enumerate(ALL_GUESTS if secures else ()):
             self.writers.append(GuestWriter(self, f"writer-{number}", guest, lanes))
             self.readers.append(GuestReader(self, f"reader-{number}", guest))
@@ -66,6 +68,7 @@ class World(Environment):
         self._clients += [self.committed_reader, self.onlooker, *self.transactors, *self.members]
         self._clients += [*self.producers, *self.consumers, *self.checkers, *self._programs]
         self._clients += [self.guardian, *self.writers, *self.readers] if secures else []
+        self._clients += self.strangers
         self.scheduler = Scheduler(self, self._clients)
         self.lives = Lives(self, self.scheduler)
 

@@ -1,5 +1,6 @@
 """Fetches of what has left the log: answers begin with a record, whatever segments have lost."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from gateway.fetch import answer as answer_module, cold
 from gateway.fetch.cold import Unread, storage_error
 from gateway.fetch.handle_search import Search
 from shm.kernels.base.words import COUNTER_BYTES_OUT, P_DECIDED_END, WORD_RING_START
+from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.checkpoint import TransactionsCopy
 from smq.log.files.disk import PAGE_BYTES
+from smq.log.reading import WalRange
 from smq.model.errors import ErrorCode
 from smq.model.segments import BATCH_BYTES, BatchLimits, SegmentReach
 from smq.shard.loans import Loan
@@ -185,10 +188,10 @@ def test_behind_a_gap_what_the_disk_cannot_read_now_is_a_storage_error(bench: Sh
 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_the_producer_of_a_batch_is_read_only_from_what_is_whole(
-    bench: ShardBench, tmp_path: Path, is_whole: bool
+    bench: ShardBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
 ) -> None:
     """Of zeros, for a page that failed for a moment, it was producer 0, whose aborted transactions
-    alone were told."""
+    alone were told. And they were judged when all answers had come: the page may have healed."""
     record = Record(0, 0, None, b"k")
     data = write_batch([record], producer_id=0, producer_epoch=0, base_sequence=0)
     bench.appender.append("t", 1, data)
@@ -198,10 +201,20 @@ def test_the_producer_of_a_batch_is_read_only_from_what_is_whole(
     fresh = PartitionData()
     rows = np.array([[2, 0, 0, 2, 9], [2, 5, 0, 2, 9]])
     unread = Unread(fresh, log, found, rows, ErrorCode.KAFKA_STORAGE_ERROR)
-    got = list[np.ndarray]()
+    log.now_ms = NOW_MS
+    got, load = list[bytes | None](), log.load
+
+    def load_zeros(run: WalRange, done: Callable[[np.ndarray], None]) -> None:
+        log.wal.segments[0].bad_pages.note(0, 0, [0])
+        done(np.zeros(run.length, np.uint8))
+
+    monkeypatch.setattr(log, "load", load if is_whole else load_zeros)
     unread.question().begin(got.append)
-    loaded = got[0] if is_whole else np.zeros(len(got[0]), np.uint8)
-    assert unread.take(loaded, Search(), Loan()) is None
+    log.wal.segments[0].bad_pages.note(0, PAGE_BYTES, ())
+    for log.now_ms in (NOW_MS, NOW_MS + 2 * PATIENCE.wait_ms):
+        log.tend()
+    assert unread.take(got[0], Search(), Loan()) is None
+    assert not log.lookup.has_damage_from(2, 0)
     assert fresh.error_code == (ErrorCode.NONE if is_whole else ErrorCode.KAFKA_STORAGE_ERROR)
     told = fresh.aborted_transactions
     assert [each.producer_id for each in told or ()] == [0] * is_whole

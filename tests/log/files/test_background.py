@@ -77,6 +77,26 @@ def test_waiting_for_a_lane_without_jobs_returns_at_once() -> None:
     assert background.collect() == 0
 
 
+def test_an_abandoned_lane_ends_with_the_job_under_way() -> None:
+    gate, begun, results = threading.Event(), threading.Event(), list[object]()
+    background = BackgroundThread(lambda: None)
+
+    def job() -> bool:
+        begun.set()
+        return gate.wait(DEADLINE_S)
+
+    background.submit(JobLane.READS, job, results.append)
+    assert begun.wait(DEADLINE_S)
+    for lane in (JobLane.READS, JobLane.READS, JobLane.FILES):
+        background.submit(lane, lambda: "waited", results.append)
+    background.abandon(JobLane.READS)
+    background.submit(JobLane.READS, lambda: "came later", results.append)
+    background.wait_a_job(JobLane.FILES)
+    gate.set()
+    background.wait()
+    assert results == ["waited", True]
+
+
 @pytest.mark.parametrize(
     "lanes", [(JobLane.FILES, JobLane.TABLES), (JobLane.TABLES, JobLane.FILES)]
 )

@@ -17,7 +17,7 @@ from smq.log.files.disk import PAGE_BYTES
 
 ALL = range(16)
 WAIT_MS, LATER_MS = PATIENCE.wait_ms, 100 * PATIENCE.wait_ms
-COUNT_MAX = 1000
+COUNT_MAX, LOOKS_MAX = 1000, 1 << 20
 
 
 @pytest.fixture
@@ -124,31 +124,31 @@ def test_an_undated_failure_counts_from_the_next_date(pages: BadPages) -> None:
 
 
 def test_neighbours_that_fail_are_tried_together_and_as_many_behind_them(pages: BadPages) -> None:
-    assert pages.to_try(16, COUNT_MAX) == []
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == []
     note(pages, 0, 8)
-    assert pages.to_try(16, COUNT_MAX) == [(0, range(8, 10))]
-    assert pages.to_try(9, COUNT_MAX) == [(0, range(8, 9))]
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [(0, range(8, 10))]
+    assert pages.to_try(9, COUNT_MAX, LOOKS_MAX) == [(0, range(8, 9))]
     note(pages, 10, 3, 4, 6, among=range(8))
     # Behind two are two, of which one fails, and is tried with them: no page twice.
-    assert pages.to_try(16, COUNT_MAX) == [
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [
         (0, range(7, 10)),
         (10, range(3, 7)),
     ]
-    assert pages.to_try(16, 1) == [(0, range(7, 10))]
+    assert pages.to_try(16, 1, LOOKS_MAX) == [(0, range(7, 10))]
 
 
 def test_of_very_many_neighbours_some_are_tried_at_once(pages: BadPages) -> None:
     note(pages, 0, *range(TRY_PAGES_MAX + 1))
-    tried = [list(found) for _, found in pages.to_try(1000, COUNT_MAX)]
+    tried = [list(found) for _, found in pages.to_try(1000, COUNT_MAX, LOOKS_MAX)]
     assert [*chain(*tried)] == [*range(2 * (TRY_PAGES_MAX + 1))]
     assert max(map(len, tried)) == TRY_PAGES_MAX
 
 
 def test_pages_that_failed_for_long_are_not_tried_again_nor_those_behind(pages: BadPages) -> None:
     fail_for_long(pages, 0, 3, 4)
-    assert pages.to_try(16, COUNT_MAX) == []
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == []
     note(pages, 2 * WAIT_MS, 3, 4, 5)
-    assert pages.to_try(16, COUNT_MAX) == [(2 * WAIT_MS, range(5, 9))]
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [(2 * WAIT_MS, range(5, 9))]
 
 
 def test_a_dead_file_is_known_after_a_few_rounds(pages: BadPages) -> None:
@@ -156,10 +156,39 @@ def test_a_dead_file_is_known_after_a_few_rounds(pages: BadPages) -> None:
     note(pages, 0, 0)
     while len(pages.failing()) < count:
         rounds += 1
-        for _, found in pages.to_try(count, count):
+        for _, found in pages.to_try(count, count, LOOKS_MAX):
             pages.note(found.start * PAGE_BYTES, len(found) * PAGE_BYTES, found)
         pages.date(rounds)
     assert rounds == 14
+
+
+def test_of_very_many_pages_some_are_looked_at_with_each_call(pages: BadPages) -> None:
+    """Of a dead segment each call took 2 ms of the loop, of a larger one more."""
+    failing = [*range(6), 8, 9, 20]
+    note(pages, 0, *failing, among=range(32))
+    calls = [pages.to_try(32, COUNT_MAX, 4) for _ in range(5)]
+    assert calls[:3] == [
+        [(0, range(4))],
+        [(0, range(4, 8)), (0, range(8, 12))],
+        [(0, range(20, 22))],
+    ]
+    assert calls[3:] == calls[:2]
+    pages.note(20 * PAGE_BYTES, PAGE_BYTES, ())
+    assert [pages.to_try(32, COUNT_MAX, 4) for _ in range(2)] == calls[:2]
+
+
+def test_a_file_whose_pages_are_all_given_up_is_not_looked_at(pages: BadPages) -> None:
+    assert pages.open_max == 0
+    fail_for_long(pages, 0, 3, 4)
+    assert pages.open_max == 2
+    for looks_max, left in ((1, 2), (2, 0)):
+        assert pages.to_try(16, COUNT_MAX, looks_max) == []
+        assert pages.open_max == left
+    note(pages, LATER_MS, 3, 4)
+    assert pages.open_max == 0
+    note(pages, LATER_MS, 3, 4, 5)
+    assert pages.open_max == 3
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [(LATER_MS, range(5, 9))]
 
 
 def test_readers_leave_to_the_log_what_fails(pages: BadPages) -> None:
@@ -183,7 +212,7 @@ def test_pages_that_a_read_did_not_come_to_are_tried_by_the_log(pages: BadPages)
     pages.note(0, 16 * PAGE_BYTES, [3], np.array([4, 5]))
     assert unread(pages) == [3, 4, 5]
     pages.date(1)
-    assert [*pages.to_try(6, COUNT_MAX)] == [(-1, range(3, 6))]
+    assert [*pages.to_try(6, COUNT_MAX, LOOKS_MAX)] == [(-1, range(3, 6))]
     for now_ms in (2, 3, 1 + WAIT_MS):
         pages.note(0, 4 * PAGE_BYTES, [3], ())
         pages.note(0, 16 * PAGE_BYTES, (), [3, 4, 5])
@@ -197,10 +226,12 @@ def test_pages_given_up_long_ago_and_not_come_to_are_tried_once_more(pages: BadP
     fail_for_long(pages, 0, 3, 4)
     now_ms = WAIT_MS + KNOWN_MS + 1
     pages.date(now_ms)
+    assert pages.to_try(5, COUNT_MAX, LOOKS_MAX) == []
     pages.note(0, 16 * PAGE_BYTES, [3], [4])
     pages.date(now_ms)
     assert over(pages, 3, 4) == [True, False]
-    assert pages.to_try(5, COUNT_MAX) == [(WAIT_MS, range(4, 5))]
+    assert pages.open_max == 2
+    assert pages.to_try(5, COUNT_MAX, LOOKS_MAX) == [(WAIT_MS, range(4, 5))]
     pages.note(4 * PAGE_BYTES, PAGE_BYTES, [4])
     pages.date(now_ms + 1)
     assert over(pages, 3, 4) == [True, True]

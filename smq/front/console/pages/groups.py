@@ -11,7 +11,7 @@ from starlette.routing import Route
 from smq.front.console.console import Console, form_of, gone_to, lines_of, page_of, told
 from smq.front.console.desk import GroupRow, Move, ShownGroup
 from smq.front.console.paging import paged, whole
-from smq.front.console.sight import Names, check, described, sees_all
+from smq.front.console.sight import Names, allowed, check, sees_all
 from smq.front.console.templates import COLORS
 from smq.front.metrics.alerts import GroupLag, lags_of
 from smq.front.metrics.facts import Facts, GroupOffset
@@ -43,7 +43,8 @@ def _pages(console: Console) -> list[Route]:
             rights_of(request),
         )
         assigned = (topic for each in found.members for topic, _ in each.partitions)
-        topics = await described(rights, assigned)
+        choose = rights.choice(Operation.DESCRIBE, ResourceType.TOPIC)
+        topics = await allowed(choose, assigned, console.looking)
         facts = await console.look(request)
         make = partial(_one, has_history=sees_all(rights))
         return await console.made(make, request, found, topics, facts)

@@ -44,7 +44,11 @@ def message_routes(console: Console) -> list[Route]:
     async def messages(request: Request) -> Response:
         wanted = wanted_of(request.path_params["topic"], request.query_params)
         check(request, Operation.READ, ResourceType.TOPIC, wanted.topic)
-        return await console.ask(request, _list, request, console.desk(request), wanted)
+        found = await console.ask(request, _list, request, console.desk(request), wanted)
+        if isinstance(found, Response):
+            return found
+        headers = _as_file(f"{wanted.topic}.ndjson")
+        return StreamingResponse(console.in_turns(found), 200, headers, OCTETS)
 
     async def record(request: Request) -> Response:
         seen = await _record_of(console, request)
@@ -112,12 +116,11 @@ def new_record(topic: str, form: Mapping[str, str]) -> NewRecord:
     )
 
 
-def _list(request: Request, desk: Desk, wanted: Wanted) -> Response:
-    """Search, and make the page or the download: in a thread, as its rows take long, too."""
+def _list(request: Request, desk: Desk, wanted: Wanted) -> Response | Iterator[bytes]:
+    """Search, and make the page, whose rows take long, too; or what makes the download."""
     found = desk.read(wanted)
     if request.query_params.get("as") == "ndjson":
-        headers = _as_file(f"{wanted.topic}.ndjson")
-        return StreamingResponse(_pieces(wanted, found), 200, headers, OCTETS)
+        return _pieces(wanted, found)
     return page_of(request, "messages.html", _values(wanted, found, request.query_params))
 
 

@@ -1,5 +1,6 @@
 """The broker's settings: their origins, changes without a restart, and who made which."""
 
+from anyio import CapacityLimiter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,12 +18,15 @@ CHANGES_A_PAGE = 50
 CHANGES_MAX = 1000  # Examined here; `smq config history` shows all.
 
 
-async def _visible(changes: list[ConfigChange], rights: Rights) -> list[ConfigChange]:
+async def _visible(
+    changes: list[ConfigChange], rights: Rights, looking: CapacityLimiter
+) -> list[ConfigChange]:
     """Those of the broker's settings, and of topics whose settings a user may describe."""
     if rights.is_unlimited:
         return changes
     named = (each.resource for each in changes if each.resource_type == TOPIC)
-    topics = await allowed(rights, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, named)
+    choose = rights.choice(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+    topics = await allowed(choose, named, looking)
     return [
         each
         for each in changes
@@ -39,7 +43,7 @@ def setting_routes(console: Console) -> list[Route]:
         check_cluster(request, Operation.DESCRIBE_CONFIGS)
         found = await console.ask(request, console.desk(request).broker_settings)
         changes = await console.ask(request, console.desk(request).changes, CHANGES_MAX)
-        changes = await _visible(changes, rights_of(request))
+        changes = await _visible(changes, rights_of(request), console.looking)
         shown = [
             each
             for each in found

@@ -1,5 +1,7 @@
 """One page that cannot be read costs all that is read with it, or is given up too soon."""
 
+from collections.abc import Collection
+
 import numpy as np
 
 from smq.log import recovery
@@ -10,6 +12,8 @@ from smq.log.files.salvage import Salvaged
 from smq.testing.simulation.bad_sectors import SECTORS_FAIL, SECTORS_HEAL
 from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
 
+_note = BadPages.note
+
 
 def _give_up(disk: Disk, fd: int, length: int, at: int, *_how: object) -> Salvaged:
     """Zeros for all bytes if any cannot be read."""
@@ -17,6 +21,13 @@ def _give_up(disk: Disk, fd: int, length: int, at: int, *_how: object) -> Salvag
         return Salvaged(disk.read(fd, length, at), 0, None)
     except OSError as error:
         return Salvaged(np.zeros(length, np.uint8), length, error, pages_of(at, length))
+
+
+def _note_all(
+    self: BadPages, at: int, length: int, bad: Collection[int], untried: Collection[int] = ()
+) -> None:
+    """All that was read together fails."""
+    _note(self, at, length, pages_of(at, length) if len(bad) else (), untried)
 
 
 def _are_over_at_once(self: BadPages, pages: range, patience: PagePatience, now_ms: int) -> bool:
@@ -33,8 +44,9 @@ MUTANTS = (
         (
             *(Change(module, "salvage", _give_up) for module in (recovery, wal)),
             *(Change(module, "salvage_some", _give_up) for module in (past_cache, wal)),
+            Change(BadPages, "note", _note_all),
         ),
-        seed=17,
+        seed=5,
     ),
     Mutant(
         "a-bad-page-is-given-up-at-once",

@@ -15,7 +15,9 @@ from smq.app.shard.connections.newcomers_queue import NewcomersQueue
 from smq.app.shard.requests import requests
 from smq.app.shard.requests.logins import Logins
 from smq.app.shard.server import ShardServer
+from smq.security import fair_queue
 from smq.security.acls import AclBinding, Operation, ResourceType
+from smq.security.fair_queue import FairQueue
 from smq.security.rights import Rights
 from smq.security.sasl import SaslServer
 from smq.shard import unfinished
@@ -126,6 +128,18 @@ def _call_nobody(_self: NewcomersQueue) -> None:
     """Who waits in line is not resumed."""
 
 
+def _pop_in_order(self: FairQueue[Any]) -> Any:  # noqa: ANN401  (What they wait with.)
+    """The next one is who has waited longest."""
+    item = next(iter(self))
+    self.discard(item)
+    return item
+
+
+def _is_alone(address: str) -> str:
+    """Each address is a network of its own."""
+    return address
+
+
 MUTANTS = (
     Mutant(
         "produce-asks-no-right",
@@ -201,6 +215,20 @@ MUTANTS = (
         seed=1,
     ),
     Mutant(
+        "addresses-take-no-turns",
+        "many that come from one address are served before one from another that came later",
+        SECURED,
+        (Change(FairQueue, "pop", _pop_in_order),),
+        seed=1,
+    ),
+    Mutant(
+        "networks-take-no-turns",
+        "who has many addresses is served at each of them before one of another network is",
+        SECURED,
+        (Change(fair_queue, "neighbourhood_of", _is_alone),),
+        seed=1,
+    ),
+    Mutant(
         "rules-are-not-durable",
         "a rule that is answered, or its end, does not survive a power cut",
         DYING,
@@ -218,6 +246,6 @@ MUTANTS = (
             Change(Rights, "check", _check_topics_too),
             Change(init_producer_id, "_check_rights", _check_no_rights),
         ),
-        seed=3,
+        seed=8,
     ),
 )
