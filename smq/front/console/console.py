@@ -46,7 +46,8 @@ from smq.security.principals import Peer, Principal
 AT_ONCE = 4  # Pages that query the broker: each uses a thread, and holds records in memory.
 OF_USER_MAX = 2  # Of these: one who searches again and again leaves threads to all others.
 FIELDS_MAX = 100
-FORM_BYTES_MAX = 2 * 1024 * 1024  # A record that is typed or pasted.
+FORM_BYTES_MAX = 16 * 1024
+LONG_FORM_BYTES_MAX = 2 * 1024 * 1024  # A record that is typed or pasted, or a plan of many moves.
 SMALL_FORM_BYTES = 4096  # What is longer is parsed in a thread: each escape takes a microsecond.
 
 Found = TypeVar("Found")

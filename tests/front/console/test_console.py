@@ -8,7 +8,13 @@ from queue import SimpleQueue
 import pytest
 from starlette.requests import Request
 
-from smq.front.console.console import AT_ONCE, FORM_BYTES_MAX, OF_USER_MAX, lines_of
+from smq.front.console.console import (
+    AT_ONCE,
+    FORM_BYTES_MAX,
+    LONG_FORM_BYTES_MAX,
+    OF_USER_MAX,
+    lines_of,
+)
 from smq.front.rights import give_rights
 from smq.security.principals import Peer, Principal
 from tests.front.console.fake_desk import HOSTILE, Browser
@@ -33,10 +39,27 @@ def test_a_failed_action_is_a_sentence() -> None:
 
 def test_a_form_is_bounded() -> None:
     browser = Browser()
-    answer = browser.post("/topics/clicks/messages", value="x" * FORM_BYTES_MAX)
+    answer = browser.post("/topics/clicks/messages", value="x" * LONG_FORM_BYTES_MAX)
     assert answer.status == 400
     many = {f"field{number}": "" for number in range(200)}
     assert browser.post("/topics/clicks/messages", **many).status == 400
+    assert browser.desk.done == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/topics", "/topics/clicks/settings", "/topics/clicks/partitions"),
+        *("/topics/clicks/delete", "/groups/delete", "/settings"),
+    ],
+)
+def test_only_a_record_and_a_plan_may_be_long(path: str) -> None:
+    """Each letter of a name of two megabytes was shown as six, by who had no right at all."""
+    long = "\x7f" * FORM_BYTES_MAX
+    browser = Browser()
+    answer = browser.post(path, name=long, group=long, value=long, confirm="x")
+    assert (answer.status, answer.body.count(b"a form")) == (400, 1)
+    assert len(answer.body) < 1000
     assert browser.desk.done == []
 
 

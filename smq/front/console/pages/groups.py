@@ -4,11 +4,20 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
+from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, gone_to, lines_of, page_of, told
+from smq.front.console.console import (
+    LONG_FORM_BYTES_MAX,
+    Console,
+    form_of,
+    gone_to,
+    lines_of,
+    page_of,
+    told,
+)
 from smq.front.console.desk import GroupRow, Move, ShownGroup
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import Names, allowed, check, sees_all
@@ -22,6 +31,7 @@ GROUPS_A_PAGE = 100
 OFFSETS_A_PAGE = 200
 CELLS_MAX = 2000  # In the diagram.
 MOVES_MAX = 20_000  # Partitions in one reset.
+NAME_MAX = 32_767  # Characters: a string of Kafka's has no more bytes.
 
 
 def group_routes(console: Console) -> list[Route]:
@@ -73,10 +83,12 @@ def _one(
 
 def _actions(console: Console) -> list[Route]:
     async def reset(request: Request) -> Response:
-        form = await form_of(request)
+        form = await form_of(request, LONG_FORM_BYTES_MAX)
         name = form.get("group", "")
+        if any(len(each) > NAME_MAX for field, each in form.items() if field != "plan"):
+            raise ValueError(f"a field has at most {NAME_MAX} characters")
         if form.get("do") == "commit":
-            moves = moves_of(form.get("plan", ""))
+            moves = await run_sync(moves_of, form.get("plan", ""))
             await console.ask(request, console.desk(request).reset, name, moves)
             return told(f"{len(moves)} offsets of {name} were reset.")
         topic, place = form.get("topic", "").strip(), form.get("place", "").strip()

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, lines_of, page_of, told
+from smq.front.console.console import LONG_FORM_BYTES_MAX, Console, form_of, lines_of, page_of, told
 from smq.front.console.desk import (
     HEADERS_MAX as SHOWN_HEADERS_MAX,
     NEWEST,
@@ -61,7 +61,8 @@ def message_routes(console: Console) -> list[Route]:
         return _download(name, seen.value or b"")
 
     async def produce(request: Request) -> Response:
-        made = new_record(request.path_params["topic"], await form_of(request))
+        form = await form_of(request, LONG_FORM_BYTES_MAX)
+        made = new_record(request.path_params["topic"], form)
         partition, offset = await console.ask(request, console.desk(request).produce, made)
         return told(f"Appended to partition {partition} at offset {offset}.")
 

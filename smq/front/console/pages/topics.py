@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, gone_to, page_of, told
+from smq.front.console.console import Console, form_of, gone_to, lines_of, page_of, told
 from smq.front.console.desk import ShownSetting
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import check
@@ -20,6 +20,7 @@ from smq.security.acls import Operation, ResourceType
 
 TOPICS_A_PAGE = 100
 PARTITIONS_A_PAGE = 200
+CONFIGS_MAX = 200  # Lines of a form: more than a topic has settings.
 PARTITIONS_MAX = 100_000  # The most a form may request; the broker has limits of its own.
 
 
@@ -87,9 +88,8 @@ def _actions(console: Console) -> list[Route]:
         form = await form_of(request)
         name, count = form.get("name", "").strip(), form.get("partitions", "").strip()
         partitions = whole(count, "the number of partitions", 1, PARTITIONS_MAX) if count else None
-        pairs = [
-            line.partition("=") for line in form.get("configs", "").split("\n") if line.strip()
-        ]
+        lines = lines_of(form.get("configs", ""), CONFIGS_MAX, "the form")
+        pairs = [line.partition("=") for line in lines if line.strip()]
         configs = {key.strip(): value.strip() for key, _, value in pairs}
         await console.ask(request, console.desk(request).create, name, partitions, configs)
         return gone_to(f"/topics/{quote(name, safe='')}")

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from smq.front.console.desk import Move, ShownMember
-from smq.front.console.pages.groups import CELLS_MAX, OFFSETS_A_PAGE
+from smq.front.console.pages.groups import CELLS_MAX, MOVES_MAX, NAME_MAX, OFFSETS_A_PAGE
 from smq.front.metrics.facts import PartitionFacts
 from tests.front.console.fake_desk import HOSTILE, Browser, FakeDesk, with_groups
 
@@ -55,6 +55,21 @@ def test_a_reset_is_previewed_and_commits_what_was_shown() -> None:
     ]
     for plan in ("", "clicks,0", "clicks,x,5"):
         assert browser.post("/groups/reset", group="g", do="commit", plan=plan).status == 400
+
+
+def test_only_the_plan_of_a_reset_is_long() -> None:
+    browser, plan = Browser(), "\n".join(f"clicks,{number},5" for number in range(MOVES_MAX))
+    said = browser.said("/groups/reset", group="readers", do="commit", plan=plan)
+    assert f"{MOVES_MAX} offsets of readers were reset" in said
+    assert (
+        browser.post("/groups/reset", group="g", do="commit", plan=plan + "\nc,0,0").status == 400
+    )
+    long = "x" * (NAME_MAX + 1)
+    for field in ("group", "topic", "place"):
+        answer = browser.post("/groups/reset", **{"group": "readers", field: long})
+        assert answer.status == 400
+        assert len(answer.body) < 1000
+    assert len(browser.desk.done) == 1
 
 
 def test_a_group_is_deleted_when_its_name_was_typed() -> None:

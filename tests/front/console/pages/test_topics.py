@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from smq.front.console.pages.topics import PARTITIONS_A_PAGE, TOPICS_A_PAGE, rows_of
+from smq.front.console.pages.topics import CONFIGS_MAX, PARTITIONS_A_PAGE, TOPICS_A_PAGE, rows_of
 from smq.front.metrics.facts import PartitionFacts
 from tests.front.console.fake_desk import FACTS, Browser, FakeDesk
 
@@ -45,6 +45,8 @@ def test_actions_do_what_their_forms_say() -> None:
     browser = Browser(FakeDesk())
     made = browser.post("/topics", name="new", partitions="4", configs="a=1\nb = x=y\n")
     assert made.headers["hx-redirect"] == "/topics/new"
+    many = "a=1\n" * (CONFIGS_MAX + 1)
+    assert browser.post("/topics", name="new", partitions="4", configs=many).status == 400
     assert "is 7" in browser.said("/topics/clicks/settings", name="retention.ms", value="7")
     assert "default" in browser.said("/topics/clicks/settings", name="retention.ms", do="reset")
     assert "5 partitions" in browser.said("/topics/clicks/partitions", added="2")
