@@ -296,6 +296,7 @@ class Draft:
         try:
             with linked.open("rb+", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(self.fd).st_mode))  # As a copy's.
                 os.utime(linked)  # An old time would look like an abandoned draft.
                 linked.replace(self.path)
                 os.dup2(file.fileno(), self.fd, inheritable=False)

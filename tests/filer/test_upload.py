@@ -1,6 +1,7 @@
 """Payloads enter the filer whole, under a name that describes them."""
 
 import os
+import stat
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from shm.kernels.twin import log as plain
 from smq.filer.content import SourceChanged
 from smq.filer.local import Draft, LocalStore
+from smq.filer.mark import NAME as MARK, mark
 from smq.filer.store import CREATE, Mode, Sink, Store
 from smq.filer.upload import (
     PIECE_BYTES,
@@ -91,6 +93,26 @@ def test_a_file_that_is_moved_is_gone(store: Store, tmp_path: Path) -> None:
         assert placed is not None
         assert placed.stat().st_ino == inode
         assert placed.stat().st_mtime > 1  # Its age counts from its upload.
+
+
+@pytest.mark.parametrize("move", [False, True])
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_a_file_is_as_open_as_the_filer_whether_it_is_moved_or_copied(
+    tmp_path: Path, mode: int, *, move: bool
+) -> None:
+    root, path = tmp_path / "filer", tmp_path / "source"
+    mark(root, "a cluster")
+    (root / MARK).chmod(0o640)
+    path.write_bytes(b"payload")
+    path.chmod(mode)
+    before, store = os.umask(0o022), LocalStore(root)
+    try:
+        upload_file(store, NAMING, path, move=move)
+    finally:
+        os.umask(before)
+    placed = store.local_path(keys(store)[0])
+    assert placed is not None
+    assert stat.S_IMODE(placed.stat().st_mode) == 0o640
 
 
 def test_a_file_with_another_name_is_copied_when_it_is_moved(store: Store, tmp_path: Path) -> None:
