@@ -96,6 +96,7 @@ def test_secrets_give_tls_and_logins() -> None:
     assert config.advertised_listeners == "CLIENTS://queue.ours.svc"
     assert (config.allow_plaintext, config.allow_anonymous) == (False, False)
     assert rendered["spec"]["automountServiceAccountToken"] is False
+    assert rendered["spec"]["enableServiceLinks"] is False, "SMQ_SERVICE_HOST is no setting"
     assert "annotations" not in rendered["metadata"], "/metrics would refuse who has no token"
     assert "annotations" in pod("allowPlaintext=true")["metadata"]
 

@@ -134,4 +134,5 @@ def test_the_directories_of_unit_image_and_chart_are_closed_to_others() -> None:
     assert "\n      automountServiceAccountToken: false" in chart, (
         "a login at Kubernetes, for nothing"
     )
+    assert "\n      enableServiceLinks: false" in chart, "SMQ_SERVICE_HOST is no setting"
     assert "fsGroupChangePolicy: OnRootMismatch" in chart, "each start would open all to the group"
