@@ -9,8 +9,8 @@
 
 The process that serves this adds more routes (smq.app.front.queries).
 
-Failures are {"error": sentence}. There is no authentication yet: any client that can connect may do
-all this; while access rules decide who may do what, most of it is for nobody (smq.front.rights).
+Failures are {"error": sentence}. Without access rules any client that can connect may do all this;
+while they decide who may do what, users log in (smq.front.rights).
 Pages of other sites cannot: there is no CORS, writes are not simple requests, and the gate refuses
 unknown Host headers (smq.front.gate).
 """
