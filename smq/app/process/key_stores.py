@@ -143,7 +143,13 @@ def _trust_store(settings: TlsSettings) -> bytes:
     if not settings.values["ssl.truststore.location"]:
         return b""
     data = _file(settings, "truststore")
-    return data if _PEM in data else _pkcs12(settings, "truststore", data)[1]
+    if _PEM in data:
+        return data
+    trusted = _pkcs12(settings, "truststore", data)[1]
+    if not trusted:  # Nobody would get in, and nothing would say why.
+        name = f"ssl.truststore.location ({settings.listener})"
+        raise UnusableKeys(f"{name}: there is no certificate in the file")
+    return trusted
 
 
 def _file(settings: TlsSettings, kind: str) -> bytes:

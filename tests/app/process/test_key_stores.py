@@ -204,6 +204,19 @@ def test_keys_in_the_settings_that_openssl_refuses_are_named_by_their_setting() 
         context_of(text)
 
 
+def test_a_trust_store_without_a_certificate_is_refused(tmp_path: Path) -> None:
+    """It was taken, and nobody got in."""
+    keys = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
+    key: Any = load_pem_private_key(OTHER.key, None)
+    encryption = BestAvailableEncryption(b"x")
+    store = pkcs12.serialize_key_and_certificates(b"k", key, None, None, encryption)
+    given = {"truststore_location": written(tmp_path / "t.p12", store), "truststore_password": "x"}
+    with pytest.raises(
+        UnusableKeys, match=r"truststore\.location \(SSL\): there is no certificate"
+    ):
+        context_of(settings(keystore_location=keys, **given))
+
+
 def test_a_comment_of_a_trust_store_may_have_any_letters(tmp_path: Path) -> None:
     file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
     trust = written(tmp_path / "ca", "# Főtanúsítvány\n".encode(), AUTHORITY.certificate)
