@@ -57,6 +57,11 @@ def message_routes(console: Console) -> list[Route]:
 
     async def value(request: Request) -> Response:
         seen = await _record_of(console, request)
+        if (length := len(seen.value or b"")) < seen.value_bytes:
+            raise ValueError(
+                f"the value has {seen.value_bytes} bytes, of which this page reads {length}; read "
+                "it with `smq consume`"
+            )
         name = f"{seen.topic}-{seen.partition}-{seen.offset}.bin"
         return _download(name, seen.value or b"")
 
@@ -69,8 +74,8 @@ def message_routes(console: Console) -> list[Route]:
     path = "/topics/{topic}/messages"
     return [
         console.search(path, messages),
-        console.search(path + "/{partition:int}/{offset:int}", record),
-        console.search(path + "/{partition:int}/{offset:int}/value", value),
+        console.search(path + "/{partition}/{offset}", record),
+        console.search(path + "/{partition}/{offset}/value", value),
         console.action(path, produce),
     ]
 
@@ -159,8 +164,10 @@ def _headers(seen: ShownRecord) -> list[tuple[str, Any]]:
 
 async def _record_of(console: Console, request: Request) -> ShownRecord:
     where = request.path_params
-    topic, partition, offset = where["topic"], where["partition"], where["offset"]
+    topic = where["topic"]
     check(request, Operation.READ, ResourceType.TOPIC, topic)
+    partition = whole(where["partition"], "a partition", most=PARTITION_MAX)
+    offset = whole(where["offset"], "an offset")
     seen = await console.ask(request, console.desk(request).record, topic, partition, offset)
     if seen is None:
         raise NotFound(f"{topic} {partition}:{offset}", "there is no record with this offset")

@@ -122,6 +122,22 @@ def test_records_are_downloaded_as_lines_of_json_and_values_as_they_are() -> Non
     assert browser.get(f"{PATH}/0/7/value").status != 200
 
 
+def test_a_part_of_a_value_is_not_downloaded_as_all_of_it() -> None:
+    browser = Browser(FakeDesk([seen(5, b"first", value_bytes=9_000_000)]))
+    answer = browser.get(f"{PATH}/0/5/value")
+    assert answer.status == 400
+    assert b"9000000 bytes, of which this page reads 5" in answer.body
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, str(2**63), "x", "-1", "%C2%B2"])
+def test_a_path_without_the_number_of_a_record_is_refused_with_a_sentence(number: str) -> None:
+    browser = Browser(FakeDesk([seen(5, b"v")]))
+    for where in (f"{number}/5", f"0/{number}", f"{number}/5/value", f"0/{number}/value"):
+        answer = browser.get(f"{PATH}/{where}")
+        assert answer.status == 400
+        assert b"This did not work" in answer.body
+
+
 def test_a_cut_record_is_marked_in_downloads_and_pages() -> None:
     """Awkward records: keys and headers were cut without a word."""
     whole = seen(5, b"v", headers=(("h", b"1"),))
