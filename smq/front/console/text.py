@@ -1,9 +1,11 @@
-"""Formats bytes, numbers and times for people. Record bytes are untrusted.
+"""Formats bytes, numbers and times for people. Record bytes and names are untrusted.
 
-The templates escape HTML. This module makes characters visible that would hide or reverse text.
+The templates escape HTML. This module makes characters visible that would hide or reverse text. It
+cuts bytes and text to a bound before it makes anything of them: one byte may become ten letters.
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,7 +15,9 @@ from smq.model.references import HEADER as REFERENCE_HEADER
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 HEX_BYTES = 512  # Shown of binary data.
-JSON_BYTES_MAX = 256 * 1024  # Longer JSON is not indented.
+SHOWN_BYTES_MAX = 256 * 1024  # Of a key, a header or a value; JSON that is longer is not indented.
+INDENTED_LETTERS_MAX = 4 * SHOWN_BYTES_MAX  # Lists within lists grow with their depth.
+NAME_LETTERS = 1000  # Of a name: those of clients and groups may have 32,767 bytes.
 CONTENT_TYPE = "content-type"
 _KINDS_BY_TYPE = {
     b"application/vnd.apache.arrow.stream": "Arrow",
@@ -24,6 +28,8 @@ _KINDS_BY_TYPE = {
 _KINDS_BY_START = {b"\x93NUMPY": "NumPy", b"Obj\x01": "Avro", b"\xff\xff\xff\xff": "Arrow"}
 DECODED_KINDS = frozenset({"Arrow", "NumPy", "Avro"})  # Decoded in a subprocess.
 PICTURES = 0x2400  # Unicode's symbols for control characters.
+_CONTROLS = [chr(each) for each in range(0x20) if chr(each) not in "\n\r\t"]
+_PERHAPS_HIDDEN = re.compile("[^ -~]+")
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -42,6 +48,7 @@ def shown(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
         return Shown("null", "null")
     if not data:
         return Shown("empty", "")
+    data = data[:SHOWN_BYTES_MAX]
     is_cut = len(data) < size
     kind = kind_of(data, headers)
     if kind in DECODED_KINDS:
@@ -50,18 +57,18 @@ def shown(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
     if text is None:
         return Shown("binary", _hex(data[:HEX_BYTES]), is_cut or len(data) > HEX_BYTES)
     if kind == "reference":
-        return Shown(kind, visible(text), is_cut)
+        return Shown(kind, _spelled(text), is_cut)
     is_json = text.lstrip()[:1] in {"{", "["} and (is_cut or _parsed(text) is not None)
-    return Shown("JSON" if is_json else "text", visible(text), is_cut)
+    return Shown("JSON" if is_json else "text", _spelled(text), is_cut)
 
 
 def pretty(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
     """The same with indented JSON, for a record's own page."""
     found = shown(data, size, headers)
-    if found.kind != "JSON" or found.is_cut or data is None or len(data) > JSON_BYTES_MAX:
+    if found.kind != "JSON" or found.is_cut or data is None:
         return found
-    parsed = _parsed(data.decode())
-    return found._replace(text=visible(json.dumps(parsed, indent=2, ensure_ascii=False)))
+    indented = _indented(_parsed(data.decode()))
+    return found if indented is None else found._replace(text=_spelled(indented))
 
 
 def kind_of(data: bytes, headers: Headers) -> str:
@@ -74,12 +81,22 @@ def kind_of(data: bytes, headers: Headers) -> str:
     return next((kind for start, kind in _KINDS_BY_START.items() if data.startswith(start)), "")
 
 
-def visible(text: str) -> str:
-    """Text with control and format characters, such as direction overrides, made visible."""
-    return text if text.isprintable() else "".join(map(_visible, text))
+def visible(text: str, letters_max: int = NAME_LETTERS) -> str:
+    """Text with control and format characters, such as direction overrides, made visible. What is
+    longer than `letters_max` is cut."""
+    return _spelled(text if len(text) <= letters_max else f"{text[:letters_max]}…")
 
 
-def _visible(character: str) -> str:
+def _spelled(text: str) -> str:
+    return text if text.isprintable() else _PERHAPS_HIDDEN.sub(_spelled_run, text)
+
+
+def _spelled_run(found: re.Match[str]) -> str:
+    run = found[0]
+    return run if run.isprintable() else "".join(map(_spelled_letter, run))
+
+
+def _spelled_letter(character: str) -> str:
     if character in "\n\t" or character.isprintable() or character == "\u3000":
         return character
     if character < " ":
@@ -97,7 +114,7 @@ def _text(data: bytes, *, is_cut: bool) -> str | None:
         if not (is_cut and error.end >= len(data) and error.start >= len(data) - 3):
             return None
         text = data[: error.start].decode()  # The cut is within a character.
-    controls = sum(each < " " and each not in "\n\r\t" for each in text)
+    controls = sum(map(text.count, _CONTROLS))
     return text if controls * 10 <= len(text) else None
 
 
@@ -107,6 +124,20 @@ def _parsed(text: str) -> object | None:
     except (ValueError, RecursionError):
         return None
     return found
+
+
+def _indented(value: object) -> str | None:
+    """None if it is too long or too deep."""
+    pieces, left = list[str](), INDENTED_LETTERS_MAX
+    try:
+        for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+            pieces.append(piece)
+            left -= len(piece)
+            if left < 0:
+                return None
+    except RecursionError:
+        return None
+    return "".join(pieces)
 
 
 def _hex(data: bytes) -> str:

@@ -1,9 +1,23 @@
 """How bytes look: whatever they are, as text in which nothing is hidden."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.front.console.text import Shown, moment, number, pretty, seconds, shown, size, visible
+from smq.front.console.text import (
+    INDENTED_LETTERS_MAX,
+    NAME_LETTERS,
+    SHOWN_BYTES_MAX,
+    Shown,
+    moment,
+    number,
+    pretty,
+    seconds,
+    shown,
+    size,
+    visible,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +56,36 @@ def test_headers_say_what_a_value_is() -> None:
 def test_json_is_indented_on_a_page_of_its_own_unless_it_is_cut() -> None:
     assert pretty(b'{"a":[1]}', 9).text == '{\n  "a": [\n    1\n  ]\n}'
     assert pretty(b'{"a":[1', 9).text == '{"a":[1'
+
+
+@pytest.mark.parametrize("depth", [300, 900, 990, 5000])
+def test_json_that_grows_with_its_depth_is_not_indented(depth: int) -> None:
+    """64 KiB of it became 52 MB."""
+    inner = (SHOWN_BYTES_MAX - 2 * depth) // 2 - 1
+    data = b"[" * depth + b"1," * inner + b"1" + b"]" * depth
+    found = pretty(data, len(data))
+    assert len(found.text) <= INDENTED_LETTERS_MAX
+    assert found.text == data.decode()
+
+
+@pytest.mark.parametrize("show", [shown, pretty])
+@pytest.mark.parametrize("byte", [b"\x7f", b"[", b"1"])
+def test_what_is_shown_is_cut_before_it_is_made_visible(show: Any, byte: bytes) -> None:
+    data = byte * (8 << 20)
+    found = show(data, len(data))
+    assert found.text == visible(byte.decode()) * SHOWN_BYTES_MAX
+    assert found.is_cut
+
+
+def test_names_are_cut_before_they_are_made_visible() -> None:
+    assert visible("\x7f" * 32_767) == "\\u{7f}" * NAME_LETTERS + "…"
+    assert visible("abc", 2) == "ab…"
+    assert visible("abc", 3) == "abc"
+
+
+@given(st.text())
+def test_letters_of_any_text_are_made_visible_alike(text: str) -> None:
+    assert visible(text) == "".join(map(visible, text))
 
 
 @given(st.binary(max_size=200), st.integers(0, 3))

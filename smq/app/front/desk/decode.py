@@ -1,15 +1,14 @@
 """Decodes Arrow, NumPy and Avro values to rows of text in a subprocess: `python -m` this module.
 
 The input is untrusted: if decoding crashes, hangs or exceeds its memory, only the subprocess ends,
-and the console reports it. One runs at a time. The subprocess reads {"kind", "value": base64} from
-stdin and writes {"note", "columns", "rows"} or {"error": sentence}.
+and the console reports it. One runs at a time. The subprocess reads a line with the kind, then the
+value from stdin and writes {"note", "columns", "rows"} or {"error": sentence}.
 """
 
 import json
 import subprocess
 import sys
 import threading
-from base64 import b64decode, b64encode
 from io import BytesIO
 from itertools import islice
 from math import prod
@@ -22,6 +21,7 @@ from smq.app.process.program import ONE_THREAD, command, environment
 SECONDS = 10.0  # Includes imports: Arrow's take a second on a busy machine.
 MEMORY_BYTES = 256 << 20  # Beside what the imports take.
 ROWS_MAX, COLUMNS_MAX, CELL_MAX = 50, 40, 200
+SENTENCE_MAX = 1000  # Letters of a note or an error, which may quote the value.
 # Each thread takes memory for itself.
 _ONE_THREAD = dict.fromkeys((*ONE_THREAD, "ARROW_NUM_THREADS"), "1")
 
@@ -30,13 +30,12 @@ _one = threading.Lock()
 
 def decoded(kind: str, value: bytes, program: str = "smq.app.front.desk.decode") -> dict[str, Any]:
     """Decode a value to rows, or explain why not. Blocks for twice SECONDS at most."""
-    task = json.dumps({"kind": kind, "value": b64encode(value).decode()}).encode()
     if not _one.acquire(timeout=SECONDS):
         return {"error": "other values are being decoded; try again"}
     try:
         done = subprocess.run(  # noqa: S603  (ours, by name)
             command(program),
-            input=task,
+            input=b"%s\n%s" % (kind.encode(), value),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
@@ -59,9 +58,10 @@ def main() -> None:
     """Answer the one question on stdin."""
     import smq.client.payload_formats  # noqa: F401, PLC0415  (before memory is counted)
 
-    task = json.load(sys.stdin.buffer)
+    kind = sys.stdin.buffer.readline().decode().strip()
+    value = sys.stdin.buffer.read()
     confine(MEMORY_BYTES)
-    json.dump(answer(task["kind"], b64decode(task["value"])), sys.stdout)
+    json.dump(answer(kind, value), sys.stdout)
 
 
 def answer(kind: str, value: bytes) -> dict[str, Any]:
@@ -71,7 +71,8 @@ def answer(kind: str, value: bytes) -> dict[str, Any]:
     except ImportError:
         return {"error": "Avro needs its library: pip install 'smq-broker[decode]'"}
     except (ValueError, MemoryError, RecursionError) as reason:
-        return {"error": f"it says that it is {kind}, but {str(reason) or type(reason).__name__}"}
+        sentence = f"it says that it is {kind}, but {str(reason) or type(reason).__name__}"
+        return {"error": _cut(sentence, SENTENCE_MAX)}
 
 
 def _arrow(value: bytes) -> dict[str, Any]:
@@ -91,7 +92,8 @@ def _numpy(value: bytes) -> dict[str, Any]:
     from smq.client.payload_formats import read_array  # noqa: PLC0415  (as above)
 
     array = read_array(value)
-    note = f"A NumPy array of shape {array.shape} and dtype {array.dtype}."
+    dtype = _cut(str(array.dtype), SENTENCE_MAX)
+    note = f"A NumPy array of shape {array.shape} and dtype {dtype}."
     rows, *rest = array.shape or (1,)
     flat = array.reshape(rows, prod(rest))
     head = flat[:ROWS_MAX, :COLUMNS_MAX]
@@ -114,14 +116,19 @@ def _avro(value: bytes) -> dict[str, Any]:
     rows = [[_cell(each.get(name)) for name in columns] for each in named]
     return {
         "note": f"An Avro file; its first {len(rows)} records.",
-        "columns": columns,
+        "columns": [*map(_cell, columns)],
         "rows": rows,
     }
 
 
 def _cell(value: object) -> str:
-    text = value.hex(" ") if isinstance(value, bytes) else str(value)
-    return text if len(text) <= CELL_MAX else text[:CELL_MAX] + "…"
+    if isinstance(value, bytes):
+        return _cut(value[:CELL_MAX].hex(" "), CELL_MAX)
+    return _cut(str(value), CELL_MAX)
+
+
+def _cut(text: str, letters: int) -> str:
+    return text if len(text) <= letters else text[:letters] + "…"
 
 
 if __name__ == "__main__":

@@ -1,14 +1,23 @@
 """Values as rows of text; hostile ones end a process that holds nothing."""
 
+import json
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from smq.app.front.desk import decode
-from smq.app.front.desk.decode import CELL_MAX, COLUMNS_MAX, ROWS_MAX, answer, decoded
+from smq.app.front.desk.decode import (
+    CELL_MAX,
+    COLUMNS_MAX,
+    ROWS_MAX,
+    SENTENCE_MAX,
+    answer,
+    decoded,
+)
 from smq.client.payload_formats import write_array, write_table
 
 
@@ -41,6 +50,34 @@ def test_an_avro_file_is_rows() -> None:
     found = answer("Avro", file.getvalue())
     assert (found["columns"], found["rows"]) == (["a"], [["1"], ["2"]])
     assert "error" in answer("Avro", file.getvalue()[:-3])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "x" * 400_000},
+        {"type": "record", "name": "r", "fields": [{"name": "a" * 400_000, "type": "null"}]},
+    ],
+)
+def test_names_in_an_avro_file_are_cut(schema: dict[str, Any]) -> None:
+    """An error quoted one of 400 kB, on a page where each letter may become six."""
+    pytest.importorskip("fastavro")
+    meta, marker = json.dumps(schema).encode(), bytes(16)
+    header = b"".join(_avro_bytes(each) for each in (b"avro.schema", meta, b"avro.codec", b"null"))
+    block = b"\x02\x00" + marker  # A record of no bytes.
+    value = b"Obj\x01" + b"\x04" + header + b"\x00" + marker + block
+    found = answer("Avro", value)
+    assert found.get("error", "").endswith("…") or found["columns"] == ["a" * CELL_MAX + "…"]
+    assert len(json.dumps(found)) < 5 * SENTENCE_MAX
+
+
+def _avro_bytes(data: bytes) -> bytes:
+    """A length as a zigzag varint, then the bytes."""
+    count, length = 2 * len(data), b""
+    while count >= 0x80:
+        length += bytes([count & 0x7F | 0x80])
+        count >>= 7
+    return length + bytes([count]) + data
 
 
 @pytest.mark.parametrize("kind", ["Arrow", "NumPy"])
