@@ -97,7 +97,7 @@ class Console:
         return await visible(facts, rights_of(request), self.looking)
 
     async def made(self, make: Callable[..., Response], *arguments: object) -> Response:
-        """A page of facts, made in a thread: there may be very many."""
+        """A page, made in a thread: what it shows may be much, and of clients who want it to be."""
         return await run_sync(partial(make, *arguments), limiter=self.looking)
 
     async def in_turns(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

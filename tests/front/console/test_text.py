@@ -70,7 +70,7 @@ def test_json_that_grows_with_its_depth_is_not_indented(depth: int) -> None:
 
 @pytest.mark.parametrize("show", [shown, pretty])
 @pytest.mark.parametrize("byte", [b"\x7f", b"[", b"1"])
-def test_what_is_shown_is_cut_before_it_is_made_visible(show: Any, byte: bytes) -> None:
+def test_keys_and_values_are_cut_before_they_are_made_visible(show: Any, byte: bytes) -> None:
     data = byte * (8 << 20)
     found = show(data, len(data))
     assert found.text == visible(byte.decode()) * SHOWN_BYTES_MAX

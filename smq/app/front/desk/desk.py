@@ -6,7 +6,7 @@ that user.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from smq.app.front.desk import access
@@ -59,6 +59,7 @@ from smq.store.overview import open_overview
 from smq.wire.generated.describe_groups import DescribedGroup
 
 PATIENCE_S = 5.0  # Give up on a broker that does not answer.
+ASSIGNED_BYTES_MAX = 1 << 20  # Of a group's members together: each four may be a partition.
 
 
 class SdkDesk:
@@ -207,7 +208,7 @@ class SdkDesk:
             group,
             found.group_state,
             f"{found.protocol_type} {found.protocol_data}".strip(),
-            tuple(_members(found)),
+            tuple(members_of(found)),
         )
 
     def moves(self, group: str, topic: str, place: str) -> list[Move]:
@@ -317,17 +318,18 @@ def _has_members(cluster: Cluster, group: str) -> bool:
         raise
 
 
-def _members(group: DescribedGroup) -> list[ShownMember]:
-    return [
-        ShownMember(
+def members_of(group: DescribedGroup) -> Iterator[ShownMember]:
+    """The members of a group: with partitions, as long as their assignments are not too long."""
+    left = ASSIGNED_BYTES_MAX if assigns_partitions(group.protocol_type) else 0
+    for each in group.members:
+        left -= len(each.member_assignment)
+        yield ShownMember(
             each.member_id,
             each.group_instance_id or "",
             each.client_id,
             each.client_host,
-            _partitions(each.member_assignment) if assigns_partitions(group.protocol_type) else (),
+            _partitions(each.member_assignment) if left >= 0 else (),
         )
-        for each in group.members
-    ]
 
 
 def _partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:

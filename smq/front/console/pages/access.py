@@ -52,7 +52,8 @@ def _pages(console: Console) -> list[Route]:
         found = await console.ask(request, console.desk(request).users)
         rows = [each for each in found if part in each.name]
         values = {"title": "Users", "here": "/users", "q": part}
-        return page_of(request, "users.html", values | paged(rows, ROWS_A_PAGE, request))
+        values |= paged(rows, ROWS_A_PAGE, request)
+        return await console.made(page_of, request, "users.html", values)
 
     async def rules(request: Request) -> Response:
         return await _rules(console, request)
@@ -60,13 +61,15 @@ def _pages(console: Console) -> list[Route]:
     async def sessions(request: Request) -> Response:
         rows = [*_rows(console, request)]
         values = {"title": "Sessions", "here": "/sessions"}
-        return page_of(request, "sessions.html", values | paged(rows, ROWS_A_PAGE, request))
+        values |= paged(rows, ROWS_A_PAGE, request)
+        return await console.made(page_of, request, "sessions.html", values)
 
     async def denied(request: Request) -> Response:
         check_cluster(request, Operation.ALTER)
         rows = await console.ask(request, console.desk(request).denials, DENIALS_MAX)
         values = {"title": "Denied", "here": "/denied"}
-        return page_of(request, "denied.html", values | paged(rows, ROWS_A_PAGE, request))
+        values |= paged(rows, ROWS_A_PAGE, request)
+        return await console.made(page_of, request, "denied.html", values)
 
     return [
         console.page("/users", users),
@@ -92,7 +95,7 @@ async def _rules(console: Console, request: Request) -> Response:
     values |= {"rulings": rulings, "kinds": [*KINDS], "operations": OPERATIONS}
     rows = paged(found, ROWS_A_PAGE, request)
     rows["rows"] = [described(each) for each in rows["rows"]]  # There may be very many others.
-    return page_of(request, "rules.html", values | rows)
+    return await console.made(page_of, request, "rules.html", values | rows)
 
 
 def _actions(console: Console) -> list[Route]:

@@ -12,10 +12,11 @@ from starlette.routing import Route
 from smq.filer.store import KEY_BYTES_MAX, Facts, Store, checked_key
 from smq.front.console.console import Console, page_of
 from smq.front.console.desk import ShownReference
+from smq.front.console.sight import allowed
 from smq.front.files import check_list
 from smq.front.rights import check_topic, resource_of, rights_of
 from smq.model.errors import StoreError
-from smq.security.acls import Operation
+from smq.security.acls import Operation, ResourceType
 
 ROWS_A_PAGE = 100  # Each row that is a folder costs a list request.
 BEHIND = "/\U0010ffff"  # Appended to a folder's name: sorts after everything in it.
@@ -55,8 +56,10 @@ def file_routes(console: Console) -> list[Route]:
 
     async def _references(request: Request, payload: str) -> list[ShownReference]:
         found = await console.ask(request, console.desk(request).references, payload)
-        rights = rights_of(request)
-        return [each for each in found if rights.topic(Operation.READ, each.topic)]
+        named = (each.topic for each in found)
+        choose = rights_of(request).choice(Operation.READ, ResourceType.TOPIC)
+        topics = await allowed(choose, named, console.looking)
+        return [each for each in found if each.topic in topics]
 
     async def folder(request: Request) -> Response:
         prefix, after = (_key(request, name) for name in ("in", "after"))
@@ -64,9 +67,8 @@ def file_routes(console: Console) -> list[Route]:
         found = await console.ask(request, listing, console.store, prefix, after)
         more = f"?{urlencode({'in': prefix, 'after': found.after})}" if found.after else ""
         where = {"crumbs": list(crumbs(prefix)), "rows": found.rows, "is_first": not after}
-        return page_of(
-            request, "files.html", {"title": "Files", "here": "/files", "more": more, **where}
-        )
+        values = {"title": "Files", "here": "/files", "more": more, **where}
+        return await console.made(page_of, request, "files.html", values)
 
     async def one(request: Request) -> Response:
         key = _key(request, "key")
@@ -88,7 +90,7 @@ def file_routes(console: Console) -> list[Route]:
             "is_payload": payload is not None,
             "named_by": named_by,
         }
-        return page_of(request, "file.html", values)
+        return await console.made(page_of, request, "file.html", values)
 
     return [console.page("/files", folder), console.search("/files/one", one)]
 

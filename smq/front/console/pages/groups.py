@@ -29,7 +29,9 @@ from smq.security.acls import Operation, ResourceType
 
 GROUPS_A_PAGE = 100
 OFFSETS_A_PAGE = 200
+MEMBERS_MAX = 500  # In the table: a group may have any number.
 CELLS_MAX = 2000  # In the diagram.
+TOPICS_MAX = 1000  # In the diagram, and in the list to choose from.
 MOVES_MAX = 20_000  # Partitions in one reset.
 NAME_MAX = 32_767  # Characters: a string of Kafka's has no more bytes.
 
@@ -95,9 +97,7 @@ def _actions(console: Console) -> list[Route]:
         moves = await console.ask(request, console.desk(request).moves, name, topic, place)
         if len(moves) > MOVES_MAX:
             raise ValueError(f"a reset moves at most {MOVES_MAX} partitions; name a topic")
-        return page_of(
-            request, "moves.html", {"group": name, "moves": moves, "plan": plan_of(moves)}
-        )
+        return await console.made(_preview, request, name, moves)
 
     async def delete(request: Request) -> Response:
         form = await form_of(request)
@@ -111,6 +111,11 @@ def _actions(console: Console) -> list[Route]:
         console.action("/groups/reset", reset),
         console.action("/groups/delete", delete),
     ]
+
+
+def _preview(request: Request, group: str, moves: list[Move]) -> Response:
+    values = {"group": group, "moves": moves, "plan": plan_of(moves)}
+    return page_of(request, "moves.html", values)
 
 
 def plan_of(moves: list[Move]) -> str:
@@ -147,8 +152,10 @@ def _values(
     }
     topics = {topic for topic, _ in owners} | {each.topic for each in rows}
     cells = [each for each in facts.partitions if each.topic in topics]
-    picture: dict[str, list[tuple[int, int | None]]] = {topic: [] for topic in sorted(topics)}
-    for each in cells[:CELLS_MAX]:
+    first = sorted(topics)[:TOPICS_MAX]
+    picture: dict[str, list[tuple[int, int | None]]] = {topic: [] for topic in first}
+    drawn = [each for each in cells if each.topic in picture][:CELLS_MAX]
+    for each in drawn:
         owner = owners.get((each.topic, each.partition))
         picture[each.topic].append((each.partition, owner))
     return {
@@ -157,7 +164,8 @@ def _values(
         "group": group,
         "lag": lags.get(group.group, GroupLag(0, 0.0)),
         "picture": [*picture.items()],
-        "cells_left": max(0, len(cells) - CELLS_MAX),
+        "cells_left": len(cells) - len(drawn),
+        "members": group.members[:MEMBERS_MAX],
         "color_of": lambda owner: f"c{owner % COLORS}",
         "owners": {f"{t}-{p}": group.members[n] for (t, p), n in owners.items()},
         "topics": [*picture],

@@ -14,7 +14,6 @@ from smq.front.console.console import LONG_FORM_BYTES_MAX, Console, form_of, lin
 from smq.front.console.desk import (
     HEADERS_MAX as SHOWN_HEADERS_MAX,
     NEWEST,
-    PREVIEW_BYTES,
     Desk,
     FoundRecords,
     NewRecord,
@@ -33,7 +32,7 @@ LIMIT, LIMIT_MAX = 50, 500  # Records per page.
 PARTITION_MAX = 2**31 - 1
 HEADERS_MAX = 1000  # Lines.
 CURSOR_MAX = 200  # Entries: more than our own links ever have.
-SHOWN_BYTES_MAX = 256 * 1024  # Of a key and of a value on their record's page.
+LISTED_BYTES = 512  # Of a key and of a value in a list's row.
 OCTETS = "application/octet-stream"
 PIECE_BYTES = 1 << 18  # Of a download, made at a time: all its lines may be hundreds of megabytes.
 
@@ -147,8 +146,8 @@ def _values(wanted: Wanted, found: FoundRecords, query: Mapping[str, str]) -> di
 
 
 def _row(seen: ShownRecord) -> dict[str, Any]:
-    key = None if seen.key is None else seen.key[:PREVIEW_BYTES]
-    value = None if seen.value is None else seen.value[:PREVIEW_BYTES]
+    key = None if seen.key is None else seen.key[:LISTED_BYTES]
+    value = None if seen.value is None else seen.value[:LISTED_BYTES]
     return {
         "seen": seen,
         "key": shown(key, seen.key_bytes),
@@ -184,9 +183,7 @@ async def _decoded(console: Console, request: Request, seen: ShownRecord) -> dic
 
 def _page_of_record(request: Request, seen: ShownRecord, decoded: dict[str, Any]) -> Response:
     """A record's page or a part of it: in a thread, as its text may be long."""
-    key = None if seen.key is None else seen.key[:SHOWN_BYTES_MAX]
-    value = None if seen.value is None else seen.value[:SHOWN_BYTES_MAX]
-    text = pretty(value, seen.value_bytes, seen.headers)
+    text = pretty(seen.value, seen.value_bytes, seen.headers)
     reference = None
     if text.kind == "reference":
         try:
@@ -197,7 +194,7 @@ def _page_of_record(request: Request, seen: ShownRecord, decoded: dict[str, Any]
         "title": f"{seen.topic} {seen.partition}:{seen.offset}",
         "here": "/topics",
         "seen": seen,
-        "key": shown(key, seen.key_bytes),
+        "key": shown(seen.key, seen.key_bytes),
         "value": text,
         "headers": _headers(seen),
         "decoded": decoded,

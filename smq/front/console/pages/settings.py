@@ -51,7 +51,7 @@ def setting_routes(console: Console) -> list[Route]:
         ]
         values = {"title": "Settings", "here": "/settings", "q": query, "only_set": only_set}
         values |= {"settings": shown} | paged(changes, CHANGES_A_PAGE, request)
-        return page_of(request, "settings.html", values)
+        return await console.made(page_of, request, "settings.html", values)
 
     async def change(request: Request) -> Response:
         form = await form_of(request)

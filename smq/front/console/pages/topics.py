@@ -21,6 +21,7 @@ from smq.security.acls import Operation, ResourceType
 TOPICS_A_PAGE = 100
 PARTITIONS_A_PAGE = 200
 CONFIGS_MAX = 200  # Lines of a form: more than a topic has settings.
+GROUPS_MAX = 200  # Of those that read a topic.
 PARTITIONS_MAX = 100_000  # The most a form may request; the broker has limits of its own.
 
 
@@ -71,13 +72,15 @@ def _one(
     if settings is None and not partitions:
         sentence = f"there is no topic {name}"
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, sentence)
+    groups = _groups(facts, name)
     values = {
         "title": name,
         "here": "/topics",
         "topic": name,
         "settings": settings,
         "row": next(iter(rows_of(partitions)), TopicRow(name, 0, 0, 0, 0, 0)),
-        "groups": _groups(facts, name),
+        "groups": groups[:GROUPS_MAX],
+        "groups_left": max(0, len(groups) - GROUPS_MAX),
         "most_bytes": max((p.unsealed_bytes + p.sealed_bytes for p in partitions), default=0),
     }
     return page_of(request, "topic.html", values | paged(partitions, PARTITIONS_A_PAGE, request))

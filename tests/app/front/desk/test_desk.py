@@ -4,10 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from smq.app.front.desk.desk import SdkDesk
+from smq.app.front.desk import desk as desk_module
+from smq.app.front.desk.desk import SdkDesk, members_of
+from smq.client.consuming.group.group_protocol import write_assignment
+from smq.client.names import TopicPartition
 from smq.front.console.desk import NewRecord, Wanted
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.smq_broker import SmqBroker
+from smq.wire.generated.describe_groups import DescribedGroup, DescribedGroupMember
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -21,6 +25,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
 @pytest.fixture
 def desk(broker: SmqBroker) -> SdkDesk:
     return SdkDesk(broker.data_dir)
+
+
+def test_assignments_are_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four bytes of one become a hundred."""
+    data = write_assignment({TopicPartition("clicks", n) for n in range(10)})
+    group = DescribedGroup(
+        protocol_type="consumer",
+        members=[DescribedGroupMember(member_assignment=data) for _ in range(3)],
+    )
+    assert [len(each.partitions) for each in members_of(group)] == [10, 10, 10]
+    monkeypatch.setattr(desk_module, "ASSIGNED_BYTES_MAX", 2 * len(data))
+    assert [len(each.partitions) for each in members_of(group)] == [10, 10, 0]
+    group.protocol_type = "connect"
+    assert not any(each.partitions for each in members_of(group))
 
 
 def test_a_topic_lives_and_ends(desk: SdkDesk) -> None:

@@ -319,7 +319,7 @@ def test_bytes_are_found_in_pieces_as_in_the_whole(data: bytes, part: bytes, pie
         assert contains(memoryview(data), part) == (part in data)
 
 
-def test_what_is_not_there_contains_nothing_but_nothing() -> None:
+def test_absent_bytes_contain_only_the_empty_part() -> None:
     assert contains(None, b"")
     assert not contains(None, b"a")
 

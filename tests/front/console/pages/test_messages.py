@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import pytest
 
 from smq.front.console.desk import NewRecord, PassedOver
-from smq.front.console.pages.messages import SHOWN_BYTES_MAX, wanted_of
+from smq.front.console.pages.messages import wanted_of
+from smq.front.console.text import SHOWN_BYTES_MAX
 from smq.model.references import Reference
 from tests.front.console.fake_desk import HOSTILE, Browser, FakeDesk, seen
 
