@@ -25,7 +25,7 @@ from smq.cli.output import say
 from smq.model.named_files import read_named
 from smq.model.setting import PASSWORD_VARIABLE
 from smq.security.credentials import SaltedPassword, ScramMechanism, salted
-from smq.security.decoys import SALT_BITS, base36
+from smq.security.salts import SALT_BITS, base36
 from smq.security.sasl import RESERVED_PREFIX
 
 app = typer.Typer(help="Add, list and remove users with passwords.", no_args_is_help=True)

@@ -13,6 +13,8 @@ from enum import Enum
 from hashlib import new, pbkdf2_hmac
 from typing import NamedTuple, Protocol, TypeAlias
 
+from smq.security.salts import SaltForm, form_of
+
 
 class ScramMechanism(Enum):
     """A mechanism, by Kafka's number."""
@@ -57,8 +59,15 @@ class SaltedPassword(NamedTuple):
     salted: bytes
 
 
-Profile: TypeAlias = tuple[tuple[ScramMechanism, int], ...]
-"""The mechanisms that a user has a credential of, weakest first, and their iterations."""
+class Hashing(NamedTuple):
+    """How a password is hashed, which the first message of a server tells."""
+
+    iterations: int
+    salt: SaltForm
+
+
+Profile: TypeAlias = tuple[tuple[ScramMechanism, Hashing], ...]
+"""The mechanisms that a user has a credential of, weakest first, and how it is hashed."""
 
 PROFILES_MAX = 32  # Of which one is chosen for who does not exist: a microsecond each.
 
@@ -88,15 +97,14 @@ class Checked(NamedTuple):
 
 def profile_of(credentials: Mapping[ScramMechanism, ScramCredential]) -> Profile:
     """The profile of a user with these."""
-    return tuple(
-        (each, credentials[each].iterations) for each in ScramMechanism if each in credentials
-    )
+    found = ((each, credentials[each]) for each in ScramMechanism if each in credentials)
+    return tuple((each, Hashing(one.iterations, form_of(one.salt))) for each, one in found)
 
 
 def some_of(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
     """PROFILES_MAX of these at most, the same ones in each process."""
     by_number = {
-        tuple((each.value, count) for each, count in profile): profile for profile in profiles
+        tuple((each.value, hashing) for each, hashing in profile): profile for profile in profiles
     }
     return tuple(by_number[each] for each in sorted(by_number)[:PROFILES_MAX])
 

@@ -1,11 +1,11 @@
 """What a login is checked with whose user does not exist, so that it takes the same course.
 
 Else the first message of a server would tell which users there are, and the time that a password
-takes. A decoy's salt is the same each time and looks like those that Kafka's tools make. Its user
-has the mechanisms and iterations of one of those that there are, and keeps them while other users
-come and go. A user who exists without the mechanism has his own: two profiles in one would name
-him. No password can be known that fits its keys: they are no hashes of anything known. Kafka 4.3
-refuses unknown users at once (docs/deviations.md).
+takes. A decoy's salt is the same each time. Its user has the mechanisms, the iterations and the
+form of salts of one of those that there are, and keeps them while other users come and go. A user
+who exists without the mechanism has his own: two profiles in one would name him. No password can be
+known that fits its keys: they are no hashes of anything known. Kafka 4.3 refuses unknown users at
+once (docs/deviations.md).
 """
 
 import hmac
@@ -13,16 +13,17 @@ from collections.abc import Sequence
 
 from smq.security.credentials import (
     Checked,
+    Hashing,
     Profile,
     ScramCredential,
     ScramMechanism,
     profile_of,
 )
+from smq.security.salts import USUAL_SALT, salt_of
 
 ITERATIONS = 4096  # The least that Kafka takes, and what its tools choose.
-USUAL: Profile = tuple((each, ITERATIONS) for each in ScramMechanism)
-SALT_BITS = 130  # As ScramFormatter.secureRandomString of Kafka: about 26 letters and digits.
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_USUALLY = Hashing(ITERATIONS, USUAL_SALT)
+USUAL: Profile = tuple((each, _USUALLY) for each in ScramMechanism)
 
 
 class Decoys:
@@ -35,7 +36,7 @@ class Decoys:
         """Which of these a user has who does not exist: where others come and go, few change."""
 
         def weight(profile: Profile) -> bytes:
-            words = ",".join(f"{each.value}:{iterations}" for each, iterations in profile)
+            words = ",".join(_word(each, hashing) for each, hashing in profile)
             return self._derived(f"profile {words}", user)
 
         return max(profiles, key=weight, default=USUAL)
@@ -49,12 +50,12 @@ class Decoys:
     ) -> ScramCredential:
         """The decoy of a user who does not exist, beside those of these profiles; or of one who
         exists with a profile of his `own`, but without this mechanism."""
-        number = int.from_bytes(self._derived("salt", user, mechanism)) % (1 << SALT_BITS)
         stored_key = mechanism.hashed(self._derived("stored key", user, mechanism))
         server_key = mechanism.hashed(self._derived("server key", user, mechanism))
         chosen = self.profile(user, profiles)  # In any case: it takes its time.
-        iterations = dict(own or chosen).get(mechanism, ITERATIONS)
-        return ScramCredential(base36(number).encode(), stored_key, server_key, iterations)
+        hashing = dict(own or chosen).get(mechanism, _USUALLY)
+        salt = salt_of(hashing.salt, self._derived("salt", user, mechanism))
+        return ScramCredential(salt, stored_key, server_key, hashing.iterations)
 
     def _derived(self, purpose: str, user: str, mechanism: ScramMechanism | None = None) -> bytes:
         name = "" if mechanism is None else mechanism.sasl_name
@@ -72,10 +73,8 @@ def credential_or_decoy(checked: Checked, decoys: Decoys) -> ScramCredential:
     return checked.found or decoy
 
 
-def base36(number: int) -> str:
-    """A number as Java's BigInteger.toString(36) writes it."""
-    digits = ""
-    while number:
-        number, digit = divmod(number, 36)
-        digits = _DIGITS[digit] + digits
-    return digits or "0"
+def _word(mechanism: ScramMechanism, hashing: Hashing) -> str:
+    word = f"{mechanism.value}:{hashing.iterations}"
+    if hashing.salt == USUAL_SALT:
+        return word
+    return f"{word}:{hashing.salt.kind}:{hashing.salt.length}"

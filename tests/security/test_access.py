@@ -7,9 +7,10 @@ import numpy as np
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.access import AccessView
 from smq.security.acls import AclBinding, Operation, Permission, ResourceType
-from smq.security.credentials import ScramCredential, ScramMechanism
+from smq.security.credentials import Hashing, ScramCredential, ScramMechanism
 from smq.security.principals import Peer, Principal
 from smq.security.published import Change, UserCredential, encode, line_of, line_of_change
+from smq.security.salts import form_of
 from tests.model.configs import config_of
 from tests.security.test_authorizer import rule
 
@@ -109,11 +110,12 @@ def test_profiles_are_those_of_the_users_of_now() -> None:
         mechanism=ScramMechanism.SCRAM_SHA_512,
         credential=bob.credential._replace(iterations=8192),
     )
-    both = ((SHA_256, 4096), (ScramMechanism.SCRAM_SHA_512, 8192))
+    form = form_of(bob.credential.salt)
+    both = ((SHA_256, Hashing(4096, form)), (ScramMechanism.SCRAM_SHA_512, Hashing(8192, form)))
     block.publish(alice, bob, stronger)
     assert access.profiles() == (both[:1], both)
     access.invariants()
-    block.publish(credential("alice", b"other"), stronger)
+    block.publish(credential("alice", b"o"), stronger)
     assert access.profiles() == (both[:1], both[1:])
     access.invariants()
     block.publish(stronger)

@@ -3,12 +3,14 @@ import scramp
 
 from smq.security.credentials import (
     PROFILES_MAX,
+    Hashing,
     ScramMechanism,
     credential_of,
     look_up,
     salted,
     some_of,
 )
+from smq.security.salts import USUAL_SALT
 from smq.testing.credentials import UsersInMemory
 
 SALT, ITERATIONS = b"sixteen bytes...", 4096
@@ -41,7 +43,11 @@ def test_a_login_is_checked_with_a_credential_that_is_current_until_it_changes()
 
 
 def test_the_order_of_users_does_not_choose_among_many_profiles() -> None:
-    profiles = [((each, 4096 + count),) for count in range(40) for each in ScramMechanism]
+    profiles = [
+        ((each, Hashing(4096 + count, USUAL_SALT)),)
+        for count in range(40)
+        for each in ScramMechanism
+    ]
     some = some_of(profiles)
     assert len(some) == PROFILES_MAX
     assert some_of(reversed(profiles)) == some

@@ -1,7 +1,10 @@
 import re
 
-from smq.security.credentials import ScramMechanism, look_up
-from smq.security.decoys import ITERATIONS, USUAL, Decoys, base36, credential_or_decoy
+import pytest
+
+from smq.security.credentials import Hashing, ScramMechanism, look_up
+from smq.security.decoys import ITERATIONS, USUAL, Decoys, credential_or_decoy
+from smq.security.salts import USUAL_SALT, form_of
 from smq.testing.credentials import UsersInMemory
 
 SHA_256, SHA_512 = ScramMechanism
@@ -37,7 +40,7 @@ def test_a_user_who_exists_gets_no_decoy() -> None:
     users, decoys = UsersInMemory({"alice": "pencil"}), Decoys(b"secret")
     alice, eve = (look_up(users, name, SHA_256) for name in ("alice", "eve"))
     assert credential_or_decoy(alice, decoys) == users.find("alice", SHA_256)
-    assert credential_or_decoy(eve, decoys) == decoys.of("eve", SHA_256)
+    assert credential_or_decoy(eve, decoys) == decoys.of("eve", SHA_256, users.profiles())
     users.add("bob", "p", SHA_256, iterations=8192)
     del users.found["alice", SHA_256], users.found["alice", SHA_512]
     assert credential_or_decoy(eve, decoys).iterations == 8192
@@ -58,7 +61,38 @@ def test_a_user_who_lacks_a_mechanism_is_asked_with_the_iterations_of_one_profil
         assert nobody == {asked("ann"), asked("bob")} == {(8192, ITERATIONS), (ITERATIONS, 16384)}
 
 
-PROFILES = ((SHA_512, 8192),), ((SHA_256, 4096), (SHA_512, 16384))
+def usual(iterations: int) -> Hashing:
+    return Hashing(iterations, USUAL_SALT)
+
+
+PROFILES = ((SHA_512, usual(8192)),), ((SHA_256, usual(4096)), (SHA_512, usual(16384)))
+
+
+@pytest.mark.parametrize("salt", [bytes(range(64)), b"0123456789abcdef" * 2, b"1" * 26])
+def test_a_decoys_salt_has_the_form_of_a_users(salt: bytes) -> None:
+    """Users that librdkafka had made were known by their 64 bytes."""
+    users = UsersInMemory({"alice": "pencil"})
+    for mechanism in ScramMechanism:
+        alice = users.found["alice", mechanism]._replace(salt=salt)
+        users.found["alice", mechanism] = alice
+    decoys = Decoys(b"secret")
+    for mechanism in ScramMechanism:
+        salts = {
+            credential_or_decoy(look_up(users, f"nobody {number}", mechanism), decoys).salt
+            for number in range(20)
+        }
+        assert len(salts) == 20
+        assert {form_of(each) for each in salts} == {form_of(salt)}
+
+
+def test_a_user_who_lacks_a_mechanism_is_asked_with_the_salt_of_one_profile() -> None:
+    users = UsersInMemory({})
+    users.add("ann", "p", SHA_256)
+    of = {
+        name: form_of(credential_or_decoy(look_up(users, name, SHA_512), Decoys(b"s")).salt)
+        for name in ("ann", "nobody")
+    }
+    assert of == {"ann": USUAL_SALT, "nobody": USUAL_SALT}
 
 
 def test_a_decoy_has_the_iterations_of_a_user_who_exists() -> None:
@@ -67,20 +101,16 @@ def test_a_decoy_has_the_iterations_of_a_user_who_exists() -> None:
     assert chosen == {*PROFILES}
     for name in names:
         its = dict(decoys.profile(name, PROFILES))
-        assert decoys.of(name, SHA_512, PROFILES).iterations == its[SHA_512]
-        assert decoys.of(name, SHA_256, PROFILES).iterations == its.get(SHA_256, ITERATIONS)
+        assert decoys.of(name, SHA_512, PROFILES).iterations == its[SHA_512].iterations
+        weak = decoys.of(name, SHA_256, PROFILES)
+        assert weak.iterations == its.get(SHA_256, usual(ITERATIONS)).iterations
         assert decoys.profile(name, PROFILES[::-1]) == decoys.profile(name, PROFILES)
     assert decoys.profile("eve", ()) == USUAL
 
 
 def test_a_decoy_stays_where_others_come_and_go() -> None:
     decoys, names = Decoys(b"secret"), [f"user {number}" for number in range(50)]
-    more = (*PROFILES, ((SHA_256, 4096),))
+    more = (*PROFILES, ((SHA_256, usual(4096)),))
     for name in names:
         before, after = (decoys.profile(name, each) for each in (PROFILES, more))
         assert after in {before, more[-1]}
-
-
-def test_base36_writes_numbers_as_int_reads_them() -> None:
-    for number in (0, 1, 35, 36, 12345678901234567890):
-        assert int(base36(number), 36) == number

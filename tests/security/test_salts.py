@@ -1,0 +1,42 @@
+from hashlib import sha256
+
+import pytest
+
+from smq.security.salts import LENGTH_MAX, SALT_BITS, USUAL_SALT, base36, form_of, salt_of
+
+KEYS = [sha256(bytes([number])).digest() for number in range(50)]
+
+
+def test_salts_of_kafkas_tools_have_one_form_however_long_they_are() -> None:
+    for number in (1 << SALT_BITS) - 1, 1 << SALT_BITS - 1, 1 << SALT_BITS - 12:
+        assert form_of(base36(number).encode()) == USUAL_SALT
+
+
+@pytest.mark.parametrize(
+    "salt",
+    [
+        b"",
+        b"0" * 8,
+        b"0f" * 8,
+        b"1z" * 13,
+        b"1z" * 8,
+        b"1zZ" * 8,
+        b"salt of alice and of nobody else",
+        bytes(range(256)),
+    ],
+)
+def test_a_made_salt_has_the_form_that_it_is_made_of(salt: bytes) -> None:
+    form = form_of(salt)
+    made = [salt_of(form, key) for key in KEYS]
+    assert {form_of(each) for each in made} == {form}
+    assert made == [salt_of(form, key) for key in KEYS]
+    assert len({*made}) == (len(KEYS) if salt else 1)
+
+
+def test_a_salt_that_is_made_is_never_of_megabytes() -> None:
+    assert len(salt_of(form_of(b"\xff" * 1_000_000), KEYS[0])) == LENGTH_MAX
+
+
+def test_base36_writes_numbers_as_int_reads_them() -> None:
+    for number in (0, 1, 35, 36, 12345678901234567890):
+        assert int(base36(number), 36) == number
