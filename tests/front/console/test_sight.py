@@ -88,6 +88,15 @@ def test_a_page_is_for_who_has_its_rights(path: str) -> None:
         assert implied or logged_in(*fewer).get(path).status == 403
 
 
+def test_a_plan_is_parsed_only_for_who_may_commit_offsets_of_the_group() -> None:
+    form = {"group": "readers", "do": "commit", "plan": "no plan"}
+    reads = may("alice", Operation.READ, "readers", ResourceType.GROUP)
+    for rules, status, said in ((DESCRIBES, 403, b"this needs READ"), ([reads], 400, b"the plan")):
+        asks = logged_in(*rules)
+        answer = asks.post("/groups/reset", asks.token, **form)
+        assert (answer.status, said in answer.body) == (status, True), answer.body
+
+
 @pytest.mark.parametrize("path", [each for each in PAGES if "clicks" in each])
 def test_a_refusal_does_not_tell_whether_there_is_a_topic(path: str) -> None:
     asks = logged_in()

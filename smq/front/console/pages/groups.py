@@ -90,6 +90,7 @@ def _actions(console: Console) -> list[Route]:
         if any(len(each) > NAME_MAX for field, each in form.items() if field != "plan"):
             raise ValueError(f"a field has at most {NAME_MAX} characters")
         if form.get("do") == "commit":
+            check(request, Operation.READ, ResourceType.GROUP, name)  # A plan takes long to parse.
             moves = await run_sync(moves_of, form.get("plan", ""))
             await console.ask(request, console.desk(request).reset, name, moves)
             return told(f"{len(moves)} offsets of {name} were reset.")
