@@ -5,6 +5,7 @@
     meta.json       as in a data directory, like the next three
     store.sqlite
     clock.json      where the time line was at the cut; snapshots of earlier versions have none
+    decoys.secret   what unknown users are answered with, where users can log in
     logs/<log>/     <position>.wal, checkpoint
     filer/          topics/…, payloads/…, and the filer's other objects
     unfinished      exists while the snapshot is being taken: such a folder is not a snapshot
@@ -24,14 +25,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from smq.app.supervisor import timeline
+from smq.app.supervisor import modes, timeline
 from smq.backup.files import sync_directories, write
 from smq.model.errors import MadeByNewer
 
 FORMAT = 1
 ABOUT, FILES, UNFINISHED = "snapshot.json", "files", "unfinished"
 META, STORE, LOGS, FILER = "meta.json", "store.sqlite", "logs", "filer"
-CLOCK = timeline.FILE
+CLOCK, DECOYS = timeline.FILE, modes.DECOYS
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,8 @@ class Restoring:
             bring_others(objects, self.filer, done, link_own)
 
     def _bring_store(self) -> set[int]:
-        """The store, and where the time line was; returns the partitions that it has."""
+        """The store, what belongs to its users, and where the time line was; returns the partitions
+        that it has."""
         store = self.data_dir / folder.STORE
         copy(self.source / folder.STORE, store)
         Database.open(store).close()  # Of an earlier version: what follows knows today's tables.
@@ -163,6 +164,9 @@ class Restoring:
             keep_found_topics(store, self.topics)
         if not self.with_users:
             forget_users(store)
+        elif (self.source / folder.DECOYS).exists():
+            # The users keep their salts: with other decoys, who has asked before would know them.
+            copy(self.source / folder.DECOYS, self.data_dir / folder.DECOYS)
         ids, epochs = secrets.choice(IDS_SKIPPED), secrets.choice(EPOCHS_SKIPPED)
         renew(store, {"producer_id": ids, "coordinator_epoch": epochs})
         if (self.source / folder.CLOCK).exists():

@@ -91,6 +91,8 @@ class Taking:
             cuts = self._cut(store, files)
             time = timeline.present(self.data_dir)  # No kept time of the cut is later.
             write(self.target / folder.CLOCK, timeline.text_of(time))
+            if (self.data_dir / folder.DECOYS).exists():
+                copy(self.data_dir / folder.DECOYS, self.target / folder.DECOYS)
             known = partition_numbers(self.target / folder.STORE)
             for i, each in enumerate(files):
                 cut = cuts[i] if cuts else None

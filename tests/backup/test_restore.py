@@ -87,8 +87,15 @@ def test_users_and_rules_come_along_unless_they_are_to_be_left(
     store.access.add_rules([rule("a", Operation.READ)])
     store.commit()
     store.close()
+    secret = tmp_path / "data" / "decoys.secret"
+    secret.write_bytes(b"secret")
     taking(tmp_path).run()
     _, told = restoring(tmp_path, with_users=with_users).run()
+    brought = tmp_path / "b" / "decoys.secret"
+    assert brought.exists() == with_users, "without it, who does not exist gets another salt"
+    if with_users:
+        assert brought.read_bytes() == secret.read_bytes()
+        assert brought.stat().st_mode & 0o777 == 0o600
     found = stored(tmp_path / "b" / "store.sqlite")
     assert told == found
     assert [each.user for each in found.credentials] == ["alice"] * with_users

@@ -27,7 +27,7 @@ _OURS = (
 )
 # What is read whole, by its path in the directory, and more bytes than it ever has.
 _READ_WHOLE = (
-    (re.compile(r"[^/]*\.json|logs/\d+/(boot|sync-failed)|filer/\.cluster"), MiB),
+    (re.compile(r"[^/]*\.json|decoys\.secret|logs/\d+/(boot|sync-failed)|filer/\.cluster"), MiB),
     (re.compile(r"logs/\d+/checkpoint.*"), 512 * MiB),
     (re.compile(r"tables/.*|filer/topics/.*/_last_checkpoint"), 64 * MiB),
 )

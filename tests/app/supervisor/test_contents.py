@@ -59,6 +59,7 @@ def test_a_pipe_is_refused_before_anybody_opens_it(tmp_path: Path, name: str) ->
     "name",
     [
         *("meta.json", "clock.json", "status.json", "logs/0/boot", "logs/0/checkpoint.before"),
+        "decoys.secret",
         *("tables/default/t/iceberg.json", "tables/default/t/delta.seen", "filer/.cluster"),
         "filer/topics/default/t/_delta_log/_last_checkpoint",
     ],
