@@ -32,13 +32,15 @@ class Losses:
     is_same_boot   the machine has not been booted since the last start: the page cache has
                    everything written
     is_saved       the file says what is known. Until then the next start takes this one for a loss
+
+    Raises OSError if the file cannot be read: a start on an unknown boot may cut the log.
     """
 
     def __init__(self, directory: Path, boot_id: bytes) -> None:
         self._path, self._boot_id = directory / BOOT_FILE, boot_id
         try:
             data = self._path.read_bytes()
-        except OSError:
+        except FileNotFoundError:
             data = b""
         self.is_same_boot = data[: len(boot_id)] == boot_id
         self.is_saved = False

@@ -11,7 +11,8 @@ A frame that is not good is the torn end of the log or damage (smq.log.torn tell
 Damage is put aside under quarantine/ and skipped; damaged markers are restored (smq.log.damage). A
 frame with a lower generation than its predecessor belongs to an earlier life, though all else fits:
 the log ends before it. Segments missing between others were freed. A frame of an unknown kind stays
-where it is (smq.log.files.newer).
+where it is (smq.log.files.newer). What must be scanned and cannot be read is neither torn nor
+damaged: the start fails (smq.log.files.start_reads).
 
 A checkpoint is valid for what lies below its position unless a later life wrote there: a power loss
 may cut the log below that position, and a later life then writes there before its first checkpoint
@@ -24,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from shm.kernels.base.words import (
+    BATCH_HEADER_BYTES,
     BATCH_LAST_OFFSET_DELTA_AT,
     DURABILITY_DISK,
     FRAME_ALIGNMENT_BYTES,
@@ -57,6 +59,7 @@ from shm.kernels.log.recover import (
     S_PARTITION,
     S_SYNCED,
     SCAN_COLUMNS,
+    header_generation,
     replay_frames,
     scan_frames,
 )
@@ -67,14 +70,14 @@ from smq.log.files.checkpoint import FILE_NAME, Checkpoint, PartitionCheckpoint
 from smq.log.files.disk import Disk, told
 from smq.log.files.filed_index import ENTRY, FiledIndex
 from smq.log.files.newer import UnknownFrames
-from smq.log.files.salvage import salvage
 from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import SegmentFiles, WalLimits
+from smq.log.files.start_reads import Pause, StartReads
 from smq.log.files.wal import Wal
 from smq.log.log import Log
 from smq.log.repair import make_durable
 from smq.log.sync import Syncer
-from smq.log.torn import Evidence, generation_at
+from smq.log.torn import Evidence
 from smq.log.transaction_replay import replay_transactions
 from smq.model.errors import MadeByNewer
 
@@ -103,28 +106,32 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     boot_id: bytes,
     producers_key: bytes,
     now_ms: int,
+    pause: Pause | None = None,
 ) -> tuple[Log, Recovered]:
     """Restore a log and make it ready to append in a new generation.
 
     `producers_key`: 16 bytes that no client can guess; they seed the hash of the producer table.
+    `pause`: between tries of what cannot be read; None: it is tried once.
     Raises OSError, MadeByNewer: then no frame was cut.
     """
     wal = Wal(SegmentFiles(directory, disk, background, limits), limits.blocks)
     log = Log(memory, wal, disk, syncer, background, boot_id, producers_key)
     try:
-        return log, _Recovery(log, now_ms).run(generation)
-    except MadeByNewer:
+        return log, _Recovery(log, now_ms, pause).run(generation)
+    except (OSError, MadeByNewer):
         wal.close()
         raise
 
 
 class _Recovery:
-    def __init__(self, log: Log, now_ms: int) -> None:
+    def __init__(self, log: Log, now_ms: int, pause: Pause | None) -> None:
         self._log, self._words, self._now_ms = log, log.words, now_ms
         capacity = log.memory.layout.index_capacity
         self._rows = np.zeros((min(SCAN_ROWS, capacity), SCAN_COLUMNS), np.int64)
         self._generation = 0
-        self._evidence = Evidence(log, is_same_boot=log.losses.is_same_boot)
+        written = log.words[WORD_WRITTEN] if log.words[WORD_TAIL] else None
+        self._reads = StartReads(log.disk, pause, written)
+        self._evidence = Evidence(log, self._reads, is_same_boot=log.losses.is_same_boot)
         self._known_to = 0  # The checkpoint knows what lies below this position …
         self._known_generation = 0  # … and has no later generation than this one.
         self._only_ring_from: int | None = None  # Only the ring has later frames.
@@ -143,11 +150,12 @@ class _Recovery:
         words[WORD_GENERATION] = before  # Until this life begins: soon the memory looks used.
         log.partitions.clear()
         words[WORD_INDEX_TAIL] = words[WORD_INDEX_KEEP] = 0
-        checkpoint, is_newest = Checkpoint.load(log.directory)
+        path = log.directory / FILE_NAME
+        checkpoint, is_newest = self._reads.insist(path, lambda: Checkpoint.load(log.directory))
         if checkpoint is not None:
             self._restore(checkpoint)
-        if not is_newest and (log.directory / FILE_NAME).exists():
-            log.notices.append(f"{log.directory / FILE_NAME} is damaged: using the previous one")
+        if not is_newest and path.exists():
+            log.notices.append(f"{path} is damaged: using the previous one")
         log.wal.files.open_existing()
         tail = self._read_segments()
         self._end_known(tail)
@@ -191,7 +199,7 @@ class _Recovery:
         for i, segment in enumerate(segments):
             segment.first_entry = self._words[WORD_INDEX_TAIL]
             is_last = i == len(segments) - 1
-            if not is_last and self._knows(segment, segments[i + 1]) and self._trust(segment):
+            if not is_last and self._knows(segments, i) and self._trust(segment):
                 end = segment.end
                 continue
             stopped = self._scan_segment(segment)
@@ -214,12 +222,20 @@ class _Recovery:
         """Whether a segment has the size for which the index's window is made."""
         return segment.end - segment.start == self._log.wal.files.segment_bytes
 
-    def _knows(self, segment: WalSegment, following: WalSegment) -> bool:
+    def _knows(self, segments: list[WalSegment], i: int) -> bool:
         """Whether the checkpoint covers all of a full segment: generations never go down, so the
-        frame after the segment proves that no later life has written it."""
-        if segment.end > self._known_to:
+        frame after the segment proves that no later life has written it. If that cannot be read,
+        the first one of a last segment does; the very last may not be begun."""
+        following, last = i + 1, len(segments) - 1
+        if segments[i].end > self._known_to:
             return False
-        return 0 <= generation_at(self._log.wal, following.start) <= self._known_generation
+        for j in sorted({following, max(following, last - 1), last}):
+            start = segments[j].start
+            header = self._reads.head_now(segments[j], FRAME_HEADER_BYTES + BATCH_HEADER_BYTES)
+            generation = -1 if header is None else int(header_generation(header, start))
+            if generation >= 0 or (j == following and header is not None):
+                return 0 <= generation <= self._known_generation
+        return False
 
     def _forget_table(self, segment: WalSegment) -> None:
         """Delete a table that is not believed: it may describe lost frames, and a later start might
@@ -260,8 +276,9 @@ class _Recovery:
         self._words[WORD_INDEX_KEEP] = self._words[WORD_INDEX_TAIL]
 
     def _scan_segment(self, segment: WalSegment) -> int:
-        """Enter a segment's frames; returns the position where the good ones end."""
-        data = self._bytes_of(segment)
+        """Enter a segment's frames; returns the position where the good ones end. Raises
+        UnreadableFile."""
+        data = self._reads.segment(segment)
         self._entries = []
         at = 0
         while True:
@@ -281,19 +298,6 @@ class _Recovery:
                     f"the marker of a transaction at position {segment.start + at} of "
                     f"{segment.path} was damaged: its checksum has restored it"
                 )
-
-    def _bytes_of(self, segment: WalSegment) -> np.ndarray:
-        """A segment's bytes; where the disk cannot read, zeros, which are damage."""
-        disk, size = self._log.disk, segment.end - segment.start
-        try:
-            return disk.map(segment.fd, size)
-        except OSError:
-            data, lost_bytes, failure, *_ = salvage(disk, segment.fd, size, 0)
-            if failure is not None:
-                self._recovered.damaged.append(
-                    f"{lost_bytes} bytes of {segment.path} cannot be read: {failure}"
-                )
-            return data
 
     def _scan(self, data: np.ndarray, at: int, first_position: int) -> int:
         """Enter good frames from data[at] on; returns where they end."""

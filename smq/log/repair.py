@@ -233,11 +233,14 @@ def forget_failed_sync(directory: Path) -> None:
 
 
 def sync_has_failed(directory: Path, boot_id: bytes) -> bool:
-    """Whether an earlier start in this boot has left a note. On a full disk the note is empty."""
+    """Whether an earlier start in this boot has left a note. On a full disk the note is empty; one
+    that cannot be read may be of this boot."""
     try:
         said = (directory / NOTE).read_bytes()
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True
     return said in {boot_id, b""}
 
 

@@ -4,15 +4,15 @@ A bad frame is damage if it lies below a position known to be synced, from the c
 good frame after it (a segment is synced before any sync in the next one counts). It is also damage
 if a good frame follows and the machine has not been booted since it was written: the page cache has
 lost nothing, and only the very last write can be torn. Otherwise the log ends there.
+
+Bytes that cannot be read tell nothing: a frame is bad if it was read (smq.log.files.start_reads).
 """
 
 import numpy as np
 
 from shm.kernels.base.frames import frame_bytes, frame_is_good
 from shm.kernels.base.words import (
-    BATCH_HEADER_BYTES,
     FRAME_BYTES_AT,
-    FRAME_HEADER_BYTES,
     FRAME_KIND_AT,
     FRAME_KIND_BATCH,
 )
@@ -20,11 +20,10 @@ from shm.kernels.log.recover import (
     S_SYNCED,
     SCAN_COLUMNS,
     find_frame,
-    header_generation,
     scan_frames,
 )
 from smq.log.files.segment import WalSegment
-from smq.log.files.wal import Wal
+from smq.log.files.start_reads import StartReads
 from smq.log.reading import ReadableLog
 
 SCAN_ROWS = 4096
@@ -37,14 +36,14 @@ class Evidence:
     is_same_boot   see Losses
     """
 
-    def __init__(self, log: ReadableLog, *, is_same_boot: bool) -> None:
-        self._log, self.is_same_boot = log, is_same_boot
+    def __init__(self, log: ReadableLog, reads: StartReads, *, is_same_boot: bool) -> None:
+        self._log, self._reads, self.is_same_boot = log, reads, is_same_boot
         self.synced = 0
         self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
 
     def after_damage(self, data: np.ndarray, at: int, segment: WalSegment, generation: int) -> int:
         """Where to continue after the bad frame at data[at] of a segment; -1: the log ends
-        there."""
+        there. Raises UnreadableFile."""
         position = segment.start + at
         following = _following(data, at, segment.start, generation)
         follows = following >= 0 and self._look(data, following, segment.start, generation)
@@ -66,7 +65,7 @@ class Evidence:
         follows = False
         for later in self._log.wal.segments:
             if later.start > segment.start:
-                data = self._log.wal.read(later.start, LOOK_BYTES)
+                data = self._reads.head(later, LOOK_BYTES)
                 follows |= self._look(data, 0, later.start, generation)
                 if self.synced > position:
                     break
@@ -87,12 +86,6 @@ class Evidence:
             if count < len(self._rows):
                 at = int(find_frame(data, at, len(data), first_position, generation))
         return found
-
-
-def generation_at(wal: Wal, position: int) -> int:
-    """The generation of the frame whose header lies at a position; -1: there is no good one."""
-    header = wal.read(position, FRAME_HEADER_BYTES + BATCH_HEADER_BYTES)
-    return int(header_generation(header, position))
 
 
 def _following(data: np.ndarray, at: int, first_position: int, generation: int) -> int:

@@ -13,6 +13,7 @@ from shm.segment import LogMemory
 from smq.log.files.background import Background, InlineBackground
 from smq.log.files.disk import Disk, OsDisk
 from smq.log.files.segment_files import WalLimits
+from smq.log.files.start_reads import Pause
 from smq.log.log import Log
 from smq.log.partitions import PartitionSettings
 from smq.log.recovery import Recovered, open_log
@@ -68,6 +69,7 @@ def start(  # noqa: PLR0913
     levels: dict[int, int] | None = None,
     bytes_max: int = words.SPACE_UNLIMITED,
     keep_bytes_max: int = 0,
+    pause: Pause | None = None,
 ) -> Life:
     """Open a log and adopt partitions with their durabilities."""
     disk = disk or OsDisk()
@@ -83,6 +85,7 @@ def start(  # noqa: PLR0913
         boot_id=boot,
         producers_key=PRODUCERS_KEY,
         now_ms=NOW_MS,
+        pause=pause,
     )
     for number, level in (levels or {1: OS}).items():
         log.adopt(number, settings(level))

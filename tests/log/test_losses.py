@@ -73,9 +73,7 @@ def test_a_raised_level_keeps_the_losses_of_the_former_one(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [None, b"", BOOT, BOOT + b"short", OTHER_BOOT])
-def test_an_unreadable_boot_file_means_possible_losses(
-    tmp_path: Path, content: bytes | None
-) -> None:
+def test_an_unknown_boot_file_means_possible_losses(tmp_path: Path, content: bytes | None) -> None:
     """Data fault 21: a restore, or an earlier version, wrote no more than the boot."""
     start(tmp_path)
     if content is None:

@@ -11,10 +11,11 @@ from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
 from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
-from smq.log.repair import NOTE
+from smq.log.repair import NOTE, sync_has_failed
 from smq.testing.disk import FailingDisk
 from tests.log.files.wals import HeldWriteBacks
 from tests.log.logs import (
+    BOOT,
     DISK,
     MEMORY,
     OS,
@@ -487,3 +488,9 @@ def test_a_repair_that_failed_in_the_middle_is_gone_on_with(tmp_path: Path) -> N
     assert list(read(log, 2).values()) == before
     assert turn(log)
     log.invariants()
+
+
+def test_a_note_that_cannot_be_read_may_be_of_this_boot(tmp_path: Path) -> None:
+    assert not sync_has_failed(tmp_path, BOOT)
+    (tmp_path / NOTE).mkdir()
+    assert sync_has_failed(tmp_path, BOOT)

@@ -2,19 +2,32 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from shm.kernels.base.words import WORD_SYNCED
+from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
 from smq.log.files.checkpoint import FILE_NAME
 from smq.log.files.disk import OsDisk
+from smq.log.files.start_reads import WAIT_MS, UnreadableFile
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE
 from smq.log.reading import QUARANTINE, RETRY_MS, DamagedFrame
 from smq.log.repair import NOTE
 from smq.testing.disk import PAGE_BYTES, FailingDisk
-from tests.log.logs import DISK, RING_BYTES, Refused, append, batch, high_watermark, read, start
+from tests.log.logs import (
+    BOOT,
+    DISK,
+    OTHER_BOOT,
+    RING_BYTES,
+    Refused,
+    append,
+    batch,
+    high_watermark,
+    read,
+    start,
+)
 from tests.log.test_recovery import LEVELS, contents, fill, filled
 
 
@@ -87,8 +100,20 @@ def test_a_disk_that_takes_nothing_leaves_a_log_that_can_be_read(
     assert contents(start(tmp_path, generation=2, levels=LEVELS).log) == after
 
 
+def files_of(directory: Path) -> dict[str, bytes]:
+    """What the log's files are and hold."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def copy_with_zeros(path: Path, start: int, end: int) -> None:
+    """What an operator does with a file of which some bytes are lost."""
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(bytes(end - start))
+
+
 @pytest.mark.parametrize("is_last", [False, True], ids=["a full segment", "the last segment"])
-def test_a_page_that_cannot_be_read_is_named_and_costs_its_batches_only(
+def test_a_page_that_must_be_scanned_and_cannot_be_read_fails_the_start_until_it_is_lost(
     tmp_path: Path, disk: FailingDisk, is_last: bool
 ) -> None:
     log = start(tmp_path, levels=LEVELS, segment_bytes=RING_BYTES).log
@@ -100,17 +125,170 @@ def test_a_page_that_cannot_be_read_is_named_and_costs_its_batches_only(
     log.wal.close()
     for index in tmp_path.glob("*.index"):
         index.unlink()
-    middle = (min(log.tail, segment.end) - segment.start) // 2
+    middle = (min(log.tail, segment.end) - segment.start) // 2 // PAGE_BYTES * PAGE_BYTES
     disk.bad_places = [(segment.path.name, middle, middle + 1)]
-    again, recovered = start(
-        tmp_path, generation=1, disk=disk, levels=LEVELS, segment_bytes=RING_BYTES
-    )
-    assert any(str(segment.path) in line and "cannot be read" in line for line in recovered.damaged)
+    last = log.wal.segments[-1].path.name
+    found = files_of(tmp_path)[last]
+    for _ in range(2):
+        with pytest.raises(UnreadableFile, match=f"{segment.path} cannot be read: .*ddrescue"):
+            start(tmp_path, generation=1, disk=disk, levels=LEVELS, segment_bytes=RING_BYTES)
+        assert files_of(tmp_path)[last] == found
+        assert open_files(tmp_path) == []
+    copy_with_zeros(segment.path, middle, middle + PAGE_BYTES)
+    again, recovered = start(tmp_path, generation=2, levels=LEVELS, segment_bytes=RING_BYTES)
+    assert any(str(segment.path) in line and "are lost" in line for line in recovered.damaged)
     assert (tmp_path / QUARANTINE).exists()
     after = {number: everything(again, number) for number in LEVELS}
     lost = sum(len(before[n]) - len(after[n]) for n in LEVELS)
     assert 0 < lost <= PAGE_BYTES // 128 + 2
     assert all(before[n][offset] == value for n in LEVELS for offset, value in after[n].items())
+
+
+def first_three(paths: list[Path]) -> list[tuple[str, int, int]]:
+    return [(path.name, 0, 1 << 40) for path in paths[:3]]
+
+
+def first_pages(paths: list[Path]) -> list[tuple[str, int, int]]:
+    return [(path.name, 0, PAGE_BYTES) for path in paths[:3]]
+
+
+def last_page(paths: list[Path]) -> list[tuple[str, int, int]]:
+    """What a scan meets last: what lies before it seems to end there."""
+    return [(paths[-1].name, 0, 1)]
+
+
+def all_of_them(paths: list[Path]) -> list[tuple[str, int, int]]:
+    return [(path.name, 0, 1 << 40) for path in paths]
+
+
+@pytest.mark.parametrize("places", [first_three, first_pages, last_page, all_of_them])
+@pytest.mark.parametrize(
+    ("is_kept", "boot"),
+    [(True, BOOT), (False, BOOT), (False, OTHER_BOOT)],
+    ids=["a shard died", "all died", "the power failed"],
+)
+@pytest.mark.parametrize("missing", ["", "*.index", FILE_NAME])
+def test_an_error_of_the_disk_that_ends_costs_nothing(  # noqa: PLR0913, PLR0917
+    tmp_path: Path,
+    disk: FailingDisk,
+    places: Callable[[list[Path]], list[tuple[str, int, int]]],
+    is_kept: bool,
+    boot: bytes,
+    missing: str,
+) -> None:
+    log = start(tmp_path, levels=LEVELS, segment_bytes=RING_BYTES).log
+    fill(log, 120)
+    before = contents(log)
+    log.checkpoint()
+    segments = log.wal.segments
+    log.wal.close()
+    memory = log.memory if is_kept else None
+    for path in tmp_path.glob(missing) if missing else ():
+        path.unlink()
+    disk.bad_places = places([segment.path for segment in segments])
+    for generation in (1, 2, 3):
+        try:
+            again = start(
+                tmp_path,
+                generation=generation,
+                disk=disk,
+                levels=LEVELS,
+                segment_bytes=RING_BYTES,
+                memory=memory,
+                boot=boot,
+            ).log
+        except UnreadableFile:
+            disk.bad_places = disk.bad_places if generation == 1 else []
+            continue
+        disk.bad_places = []
+        assert {number: everything(again, number) for number in LEVELS} == before
+        fill(again, 1, b"new")
+        before = contents(again)
+        again.wal.close()
+    assert not (tmp_path / QUARANTINE).exists()
+
+
+def test_a_table_outlives_the_pages_beside_it_that_cannot_be_read(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """A segment was distrusted for the page behind it, its table deleted, and one without records
+    filed."""
+    log = start(tmp_path, levels=LEVELS, segment_bytes=RING_BYTES).log
+    fill(log, 120)
+    before = contents(log)
+    log.wal.close()
+    tables = {path.name: path.stat().st_ino for path in tmp_path.glob("*.index")}
+    assert len(tables) > 2
+    disk.bad_places = [(path.with_suffix(".wal").name, 0, 1 << 40) for path in map(Path, tables)]
+    again, recovered = start(
+        tmp_path, generation=1, disk=disk, levels=LEVELS, segment_bytes=RING_BYTES
+    )
+    assert recovered.damaged == []
+    assert {name: (tmp_path / name).stat().st_ino for name in tables} == tables
+    with pytest.raises(DamagedFrame, match="cannot be read now"):
+        read(again, 2)
+    fill(again, 1, b"new")
+    disk.bad_places = []
+    after = {number: everything(again, number) for number in LEVELS}
+    assert all(after[number].items() > before[number].items() for number in LEVELS)
+
+
+def test_a_page_behind_all_that_a_dead_shard_had_written_is_not_missed(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    log = start(tmp_path, levels=LEVELS, segment_bytes=RING_BYTES).log
+    fill(log, 3)
+    append(log, 2, batch(b"in the ring"))
+    written, before = log.words[WORD_WRITTEN], contents(log)[2]
+    log.wal.close()
+    segment = log.wal.segments[-1]
+    at = -(-(written - segment.start) // PAGE_BYTES) * PAGE_BYTES
+    disk.bad_places = [(segment.path.name, at, at + 1)]
+    with pytest.raises(UnreadableFile, match=str(segment.path)):
+        start(tmp_path, generation=1, disk=disk, levels=LEVELS, segment_bytes=RING_BYTES)
+    again = start(
+        tmp_path,
+        generation=2,
+        disk=disk,
+        levels=LEVELS,
+        segment_bytes=RING_BYTES,
+        memory=log.memory,
+    ).log
+    assert contents(again)[2] == before | {len(before): b"in the ring"}
+
+
+def test_a_start_waits_for_a_page_that_can_be_read_a_moment_later(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    before = filled(tmp_path)
+    paths = sorted(tmp_path.glob("*.wal"))
+    disk.bad_places = all_of_them(paths)
+    times = iter(range(0, 60_000, WAIT_MS // 4))
+
+    def pause() -> int:
+        now_ms = next(times)
+        if now_ms >= WAIT_MS // 2:
+            disk.bad_places = []
+        return now_ms
+
+    again, recovered = start(tmp_path, generation=1, disk=disk, levels=LEVELS, pause=pause)
+    assert contents(again) == before
+    assert recovered.damaged == []
+
+
+@pytest.mark.parametrize("name", [FILE_NAME, BOOT_FILE])
+def test_a_small_file_that_cannot_be_read_fails_the_start_and_stays(
+    tmp_path: Path, name: str
+) -> None:
+    """Without a checkpoint it would forget sealed ends, and without its boot cut what it keeps."""
+    before = filled(tmp_path)
+    whole = (tmp_path / name).rename(tmp_path / "elsewhere")
+    (tmp_path / name).mkdir()  # Which is no file.
+    with pytest.raises(OSError, match=name):
+        start(tmp_path, generation=1, levels=LEVELS)
+    (tmp_path / name).rmdir()
+    whole.rename(tmp_path / name)
+    assert contents(start(tmp_path, generation=2, levels=LEVELS).log) == before
 
 
 def everything(log: Log, number: int) -> dict[int, bytes]:

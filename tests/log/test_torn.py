@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES
+from smq.log.files.start_reads import StartReads
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE, Losses
 from smq.log.torn import Evidence
@@ -28,7 +29,7 @@ def bad_frame(log: Log, count: int, bad: int, *, syncs: bool = False) -> tuple[i
 
 def verdict(log: Log, at: int, boot: bytes, synced: int = 0) -> int:
     is_same_boot = Losses(log.directory, boot).is_same_boot
-    evidence = Evidence(log, is_same_boot=is_same_boot)
+    evidence = Evidence(log, StartReads(log.disk), is_same_boot=is_same_boot)
     evidence.synced = synced
     segment = log.wal.segments[0]
     data = log.disk.map(segment.fd, segment.end - segment.start)
@@ -90,4 +91,5 @@ def test_a_stale_frame_of_an_earlier_generation_proves_nothing(tmp_path: Path) -
     at, _ = bad_frame(log, 4, 1, syncs=True)
     segment = log.wal.segments[0]
     data = log.disk.map(segment.fd, segment.end)
-    assert Evidence(log, is_same_boot=True).after_damage(data, at, segment, 1) == -1
+    evidence = Evidence(log, StartReads(log.disk), is_same_boot=True)
+    assert evidence.after_damage(data, at, segment, 1) == -1

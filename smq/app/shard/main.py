@@ -9,7 +9,7 @@ from functools import partial
 
 from shm.peer import is_ours
 from shm.segment import LogMemory
-from smq.app.process.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms, sleep
 from smq.app.process.inheritance import (
     SEALER,
     Inheritance,
@@ -47,6 +47,7 @@ from smq.wire.attach import Hello
 HOUSEKEEPING_MS = 1000
 DRAIN_MS = 3000
 CATALOG_WAIT_MS = 5
+PAUSE_S = 0.5
 PAST_CACHE_BLOCKS = 32  # Of 2 MiB, all logs of a shard together.
 SWITCH_S = 0.0005  # The GIL's switch interval, for which the loop waits for an indexing thread.
 
@@ -160,12 +161,22 @@ def _open_log(
             boot_id=boot_id(),
             producers_key=os.urandom(16),
             now_ms=monotonic_ms(),
+            pause=_pause,
         )
     except MadeByNewer as reason:
         raise SystemExit(f"smq: {reason}") from reason
+    except OSError as reason:  # The supervisor starts the shard again.
+        say_error(f"log {number} cannot be opened: {reason}")
+        raise SystemExit(1) from reason
     for line in recovered.damaged:
         say_error(line)
     return log
+
+
+def _pause() -> int:
+    """Between two tries to read what a start must have."""
+    sleep(PAUSE_S)
+    return monotonic_ms()
 
 
 def _wake_up(loop: Loop) -> int:

@@ -176,7 +176,7 @@ class Checkpoint:
         """A log's checkpoint, and whether it is the newest one.
 
         The former one serves if the newest is damaged; (None, False) if there is none at all.
-        Raises MadeByNewer.
+        Raises MadeByNewer; OSError if one cannot be read: that is no damage.
         """
         for name in (FILE_NAME, FILE_NAME_BEFORE):
             loaded = cls._load(directory / name)
@@ -188,7 +188,7 @@ class Checkpoint:
     def _load(cls, path: Path) -> "Checkpoint | None":
         try:
             data = path.read_bytes()
-        except OSError:  # There is none, or it cannot be read.
+        except FileNotFoundError:
             return None
         if len(data) < _TEXT_AT:
             return None

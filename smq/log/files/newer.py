@@ -10,6 +10,7 @@ meets such a frame later, after a damaged table for example, ends there as well.
 
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,8 @@ def refuse_newer(directory: Path, disk: Disk) -> None:
     Changes nothing. Raises MadeByNewer. Skips segments with a table of our version: they have no
     frames that must be known. Looks beyond a torn end too: a start would truncate there.
     """
-    Checkpoint.load(directory)
+    with suppress(OSError):  # The start itself reports it.
+        Checkpoint.load(directory)
     unknown, generation = UnknownFrames(directory), 0
     rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
     for path in sorted(directory.glob("*.wal")):

@@ -20,6 +20,7 @@ from smq.app.process.inheritance import Inheritance, Stop, attach_name, shard_na
 from smq.app.shard.main import PAST_CACHE_BLOCKS, _limits, shard_main
 from smq.client.wait import wait_readable
 from smq.log.files.segment_files import WalLimits
+from smq.log.losses import BOOT_FILE
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.security.listeners import Endpoint
@@ -200,6 +201,22 @@ def test_it_takes_each_catalog_that_is_published(estate: Estate) -> None:
     assert [state.number for state in estate.partitions()] == [1]
     estate.publish(topic("one"), topic("two", range(2, 4)))
     assert [state.number for state in estate.partitions()] == [1, 2, 3]
+
+
+def test_a_shard_whose_log_cannot_be_read_says_so_and_ends_to_be_started_again(
+    estate: Estate, capfd: pytest.CaptureFixture[str]
+) -> None:
+    estate.publish(topic("one"))
+    unreadable = estate.inheritance.data_dir / "logs" / "0" / BOOT_FILE
+    unreadable.mkdir(parents=True)  # Which is no file.
+    estate.start()
+    assert estate.wait_exit() == 1, "a refusal would end the broker"
+    said = capfd.readouterr().err
+    assert said.startswith("log 0 cannot be opened: ")
+    assert str(unreadable) in said
+    unreadable.rmdir()
+    estate.start(generation=2)
+    assert estate.is_ready(DEADLINE_S)
 
 
 @pytest.mark.slow
