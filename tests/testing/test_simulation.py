@@ -16,7 +16,7 @@ import pytest
 from shm.kernels.base.words import WORD_WRITTEN
 from smq.log.log import Log
 from smq.sealer.key_table import KeyTable
-from smq.testing.simulation.bad_sectors import HEALING_FROM, SECTORS_FROM
+from smq.testing.simulation.bad_sectors import HEALING_FROM, SECTORS_FROM, STARTS_FROM
 from smq.testing.simulation.disk import Faults, SimulatedDisk
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.run import (
@@ -202,7 +202,7 @@ def test_the_events_of_a_seed_are_data_and_of_known_kinds() -> None:
     assert events == events_of(BUSY) != events_of(BUSY + 1)
     assert [each.at_ms for each in events] == sorted(each.at_ms for each in events)
     assert {each.kind for each in events} <= set(KINDS)
-    firsts = (UNSYNCED_FROM, WRITE_BACK_FROM, SECURED_FROM, SECTORS_FROM, HEALING_FROM)
+    firsts = (UNSYNCED_FROM, WRITE_BACK_FROM, SECURED_FROM, SECTORS_FROM, HEALING_FROM, STARTS_FROM)
     seeds = (*range(400, 600), *(first + i for first in firsts for i in range(100)))
     drawn = {each.kind for seed in seeds for each in events_of(seed)}
     assert drawn == set(KINDS)

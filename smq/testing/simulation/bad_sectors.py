@@ -12,6 +12,7 @@ import numpy as np
 
 from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, FRAME_BYTES_AT
+from smq.app.process.inheritance import shard_name
 from smq.log.damage import known_of
 from smq.log.files.bad_pages import PATIENCE_SHORT
 from smq.testing.disk import PAGE_BYTES
@@ -21,6 +22,12 @@ SECTORS_FAIL = "sectors-fail"
 SECTORS_FROM, SECTORS_SHARE = 10001, 0.2
 SECTORS_HEAL = "sectors-heal"
 HEALING_FROM, HEALING_SHARE = 12001, 0.2
+STARTS_ON_BAD = "starts-on-bad-sectors"
+STARTS_FROM, STARTS_SHARE = 13001, 0.2
+START_HEALS_MS = (20, 100, 400)  # A start is tried again each 30 ms at most.
+SHARD_DIES, ALL_DIE, POWER_FAILS = range(3)
+BAD_PAGES = (1, 2, 64)
+NEXT = 7919  # From one page to another one, far away.
 HEALS_MS = (500, 4000)  # Sooner than a page is given up, however short space is.
 assert max(HEALS_MS) < PATIENCE_SHORT.wait_ms
 FILLING_TIMES, FILLING = 24, (15, 5, 300)  # Partitions, records and bytes that fill a segment.
@@ -43,6 +50,23 @@ def sectors_heal(world: World, log: int, which: int, ms: int) -> None:
     disk = world.host.disks[log % len(world.host.disks)]
     if disk.lose_a_page(which, is_passing=True) is not None:
         world.scheduler.after(ms, disk.heal)
+
+
+def starts_on_bad_sectors(world: World, log: int, which: int, ms: int, how: int) -> None:
+    """A shard dies, or all do, or the power fails, and pages of a log cannot be read for a while:
+    any page after a power cut, otherwise of what the page cache has dropped."""
+    host, lives = world.host, world.lives
+    number = log % len(host.disks)
+    if how == ALL_DIE and host.is_up:
+        lives.go_down(0)
+    elif how == POWER_FAILS and host.is_up:
+        lives.lose_power(0)
+    elif (name := shard_name(host.leader_of(number))) in world.processes:
+        lives.kill(name)
+    disk = host.disks[number]
+    for i in range(BAD_PAGES[which % len(BAD_PAGES)]):
+        disk.lose_a_page(which + i * NEXT, is_passing=True, is_cold=how == POWER_FAILS)
+    world.scheduler.after(ms, disk.heal)
 
 
 def partitions_in(data: np.ndarray, start: int, at: int) -> set[int]:
@@ -68,9 +92,16 @@ def draw_sectors_heal(chance: Random) -> Numbers:
     return *draw_sectors_fail(chance), chance.choice(HEALS_MS)
 
 
+def draw_starts_on_bad(chance: Random) -> Numbers:
+    """Of which log, which pages, for how long, and what dies."""
+    how = chance.choice((SHARD_DIES, ALL_DIE, POWER_FAILS, POWER_FAILS))
+    return *draw_sectors_fail(chance), chance.choice(START_HEALS_MS), how
+
+
 SECTORS_KINDS: Mapping[str, tuple[Callable[[Random], Numbers], Callable[..., None]]] = {
     SECTORS_FAIL: (draw_sectors_fail, sectors_fail),
     SECTORS_HEAL: (draw_sectors_heal, sectors_heal),
+    STARTS_ON_BAD: (draw_starts_on_bad, starts_on_bad_sectors),
 }
 
 
@@ -123,8 +154,30 @@ def healing_of(
     return events
 
 
+def starting_of(
+    seed: int, end_ms: int, draw: Callable[[str, Random], Numbers], *, is_wanted: bool
+) -> list[tuple[int, str, Numbers]]:
+    """When a seed's logs start on pages that cannot be read for a while, with records that fill
+    segments before; in most seeds never."""
+    chance = Random(f"starting {seed}")  # noqa: S311
+    is_drawn = seed >= STARTS_FROM and chance.random() < STARTS_SHARE
+    if not (is_drawn or is_wanted):
+        return []
+    at_ms = AFTER_MS + chance.randint(0, end_ms)
+    events: list[tuple[int, str, Numbers]] = []
+    for _ in range(FILLING_TIMES):
+        who = chance.randrange(3), chance.randrange(3)
+        events.append((at_ms - chance.randint(0, AFTER_MS), "produce", (*who, *FILLING)))
+    for kind, count in ((STARTS_ON_BAD, chance.randint(1, 4)), ("fetch", 6)):
+        events += [
+            (at_ms + chance.randint(0, AFTER_MS), kind, draw(kind, chance)) for _ in range(count)
+        ]
+    return events
+
+
 SECTORS_APART = (
     (frozenset({SECTORS_FAIL}), sectors_of),
     (frozenset({SECTORS_HEAL}), healing_of),
+    (frozenset({STARTS_ON_BAD}), starting_of),
 )
 """The kinds that each of them needs to be wanted."""

@@ -326,16 +326,34 @@ class SimulatedDisk(OsDisk):
         self._bad -= self._passing
         self._passing.clear()
 
+    def copy_with_zeros(self) -> None:
+        """Replace the files of which pages are lost, as their operator does: zeros take the place
+        of these, and can be read."""
+        paths = {file: self.directory / name for name, file in self._names.items()}
+        for file, page in self._bad - self._passing:
+            content = self.files.contents[file]
+            lost = slice(page, min(page + PAGE_BYTES, len(content)))
+            content[lost] = bytes(lost.stop - lost.start)
+            if file in paths:
+                with paths[file].open("r+b") as copied:
+                    copied.seek(page)
+                    copied.write(bytes(lost.stop - lost.start))
+        self._bad &= self._passing
+
+    def has_bad_pages(self) -> bool:
+        """Whether there are pages that cannot be read."""
+        return bool(self._bad)
+
     def lose_a_page(
-        self, which: int, *, is_passing: bool = False
+        self, which: int, *, is_passing: bool = False, is_cold: bool = False
     ) -> tuple[int, np.ndarray, int] | None:
-        """Have a page of a segment that was dropped be unreadable, until heal() if that
-        `is_passing`; where the segment begins, its bytes (uint8), and where the page does. None:
-        nothing was dropped."""
+        """Have a page of a segment that was dropped, or of any after the power was cut, be
+        unreadable, until heal() if that `is_passing`; where the segment begins, its bytes (uint8),
+        and where the page does. None: there is no such segment."""
         dropped = sorted(
             (name, file)
             for name, file in self._names.items()
-            if name.endswith(".wal") and file in self._dropped
+            if name.endswith(".wal") and (is_cold or file in self._dropped)
         )
         if not dropped:
             return None

@@ -3,11 +3,12 @@
 from smq.app.process.inheritance import COORDINATOR, SEALER, shard_name
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.environment import Environment
-from smq.testing.simulation.processes import CoordinatorProcess, Ends, ShardProcess
+from smq.testing.simulation.processes import CoordinatorProcess, Ends, ShardProcess, SimProcess
 from smq.testing.simulation.scheduler import Scheduler
 from smq.testing.simulation.sealer import SealerProcess
 
 RESTART_MS_MAX = 30  # After a death.
+COPIES_SHARE = 0.2  # Of starts that cannot read: then somebody looks after the disks.
 
 
 class Lives:
@@ -94,30 +95,43 @@ class Lives:
 
     def _start_process(self, name: str) -> None:
         host, fuse = self._host, None
+        lacks_pages = any(disk.has_bad_pages() for disk in host.disks)
         if self.next_fuse >= 0 and name not in {COORDINATOR, SEALER}:
             fuse, self.next_fuse = self.next_fuse, -1
         try:
-            if name == COORDINATOR:
-                self._processes[name] = CoordinatorProcess(host)
-            elif name == SEALER:
-                self._processes[name] = SealerProcess(host, self._scheduler.let_others)
-            else:
-                node_id = int(name.rpartition("-")[2])
-                host.take_generation()
-                host.set_node(node_id)
-                self._processes[name] = ShardProcess(host, node_id, fuse)
-                self._processes[name].fuse = None
+            self._processes[name] = self._made(name, fuse)
             self._processes[name].ends = self.kill
         except Killed:
             self._world.say(f"{name} is killed while it starts")
             self._gave_up(name)
         except OSError as reason:
-            if not any(faults.failing for faults in host.faults):
+            if not lacks_pages and not any(faults.failing for faults in host.faults):
                 raise
             self._world.say(f"{name} cannot start: {reason}")
+            if lacks_pages:
+                self._perhaps_copy()
             self._gave_up(name)
         else:
             self._world.say(f"{name} starts in generation {host.generation}")
+
+    def _made(self, name: str, fuse: int | None) -> SimProcess:
+        host = self._host
+        if name == COORDINATOR:
+            return CoordinatorProcess(host)
+        if name == SEALER:
+            return SealerProcess(host, self._scheduler.let_others)
+        node_id = int(name.rpartition("-")[2])
+        host.take_generation()
+        host.set_node(node_id)
+        process = ShardProcess(host, node_id, fuse)
+        process.fuse = None
+        return process
+
+    def _perhaps_copy(self) -> None:
+        """Somebody may look after disks that cannot be read."""
+        if self._world.chance.random() < COPIES_SHARE:
+            for disk in self._host.disks:
+                disk.copy_with_zeros()
 
     def _gave_up(self, name: str) -> None:
         if name not in {COORDINATOR, SEALER}:

@@ -55,7 +55,7 @@ from smq.shard.shard import Shard
 from smq.store.store import FILE_NAME
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.cost import Inflated, NewcomersSteps
-from smq.testing.simulation.disk import Killed
+from smq.testing.simulation.disk import Killed, SimulatedDisk
 from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
 from smq.testing.simulation.network import ListeningSocket, SimPoller
 from smq.testing.simulation.people import INSIDE, OUTSIDE
@@ -66,6 +66,8 @@ from smq.testing.simulation.turns import watched
 Ends = Callable[[str], None]
 
 KERNEL_TURNS_SHARE = 0.5
+PAUSE_MS = 1000  # Of a start that tries again what it cannot read.
+HEALS_SHARE = 0.05  # Of these pauses: a page of the disk can be read behind them.
 SYNC_MS, JOB_MS = 0.4, 0.3  # The longest time of a sync, and of a background job.
 CATALOG_BYTES_MAX = 1 << 15
 
@@ -226,7 +228,7 @@ class ShardProcess(SimProcess):
 
     def __init__(self, host: Host, node_id: int, fuse: int | None = None) -> None:
         super().__init__(host, shard_name(node_id))
-        self.fuse = fuse
+        self.fuse, self._paused_ms = fuse, 0
         self._inflated, self._newcomers = Inflated(), NewcomersSteps()
         self._hashing = SteppedLane(self.loop, lambda: self._when(JOB_MS))
         self._threads: list[SteppedSyncer | SteppedBackground | SteppedLane] = [self._hashing]
@@ -234,7 +236,6 @@ class ShardProcess(SimProcess):
         self._numbers = [n for n in inheritance.logs if host.leader_of(n) == node_id]
         for number in self._numbers:
             host.disks[number].before_call = self.before_call
-            host.disks[number].heal()  # A start waits for no page.
         logs = {number: self._open(number) for number in self._numbers}
         for number, log in logs.items():  # It may die before it can write what it knows of losses.
             host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved
@@ -299,9 +300,17 @@ class ShardProcess(SimProcess):
             boot_id=f"{host.boot:016d}".encode(),
             producers_key=self.chance.randbytes(16),
             now_ms=monotonic_ms(),
+            pause=partial(self._pause, disk),
         )
         self.said += recovered.damaged
         return log
+
+    def _pause(self, disk: SimulatedDisk) -> int:
+        """Between two tries of a start. The clock stands still: no other process has a turn."""
+        if self.chance.random() < HEALS_SHARE:
+            disk.heal()
+        self._paused_ms += PAUSE_MS
+        return monotonic_ms() + self._paused_ms
 
     def _when(self, ms_max: float) -> int:
         return self.host.clock.now_ns + int(self.chance.random() * ms_max * MS)

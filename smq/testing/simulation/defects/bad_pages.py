@@ -4,12 +4,13 @@ from collections.abc import Collection
 
 import numpy as np
 
-from smq.log import recovery
 from smq.log.files import past_cache, wal
 from smq.log.files.bad_pages import BadPages, PagePatience, pages_of
 from smq.log.files.disk import Disk
-from smq.log.files.salvage import Salvaged
-from smq.testing.simulation.bad_sectors import SECTORS_FAIL, SECTORS_HEAL
+from smq.log.files.salvage import Salvaged, salvage
+from smq.log.files.segment import WalSegment
+from smq.log.files.start_reads import StartReads
+from smq.testing.simulation.bad_sectors import SECTORS_FAIL, SECTORS_HEAL, STARTS_ON_BAD
 from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
 
 _note = BadPages.note
@@ -36,13 +37,18 @@ def _are_over_at_once(self: BadPages, pages: range, patience: PagePatience, now_
     return True
 
 
+def _take_for_zeros(self: StartReads, segment: WalSegment, length: int) -> np.ndarray:
+    """As starts did."""
+    return salvage(self._disk, segment.fd, length, 0).data
+
+
 MUTANTS = (
     Mutant(
         "a-bad-page-costs-its-neighbours",
         "what is read together with a page that cannot be read is lost",
         TOPICS | {SECTORS_FAIL},
         (
-            *(Change(module, "salvage", _give_up) for module in (recovery, wal)),
+            Change(wal, "salvage", _give_up),
             *(Change(module, "salvage_some", _give_up) for module in (past_cache, wal)),
             Change(BadPages, "note", _note_all),
         ),
@@ -54,5 +60,12 @@ MUTANTS = (
         TOPICS | {SECTORS_HEAL},
         (Change(BadPages, "are_over", _are_over_at_once),),
         seed=9,
+    ),
+    Mutant(
+        "a-start-takes-for-damage-what-it-cannot-read",
+        "what cannot be read at the moment of a start is lost",
+        TOPICS | {STARTS_ON_BAD},
+        (Change(StartReads, "_read", _take_for_zeros),),
+        seed=1,
     ),
 )
