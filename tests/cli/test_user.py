@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from smq.app.process.unix_users import principal_of_user
+from smq.app.supervisor.datadir import read_meta
 from smq.cli.user import add
 from smq.cli.verbs import app
 from smq.security.credentials import ScramMechanism, credential_of, salted
@@ -70,7 +71,9 @@ def test_the_first_user_is_added_before_the_first_start(tmp_path: Path) -> None:
     [told] = map(json.loads, (data / "audit" / "acts.log").read_text().splitlines())
     assert (told["principal"], told["resource"]) == (str(principal_of_user(os.getuid())), "alice")
     assert (data / "audit" / "acts.log").stat().st_mode & 0o777 == 0o600
+    assert read_meta(data).log_count == 0, "the first start decides how many logs there are"
     with SmqBroker(tmp_path / "broker", {"shards": "2"}) as broker:
+        assert read_meta(data).log_count == 2
         assert "alice" in user("list", "--bootstrap", broker.bootstrap)
         assert {"shard-1", "shard-2"} <= broker.status().processes.keys()
         user("add", "bob", "--data-dir", data)
