@@ -203,7 +203,7 @@ class ShardServer:
         """Take what was received: a login, requests, or a login behind requests."""
         if connection.needs_loop or connection.session is not None:
             self.logins.look(connection, buffer)
-        while True:
+        while not connection.closed:
             if connection.login is not None:
                 self.logins.take(connection, buffer)
                 if connection.login is not None:

@@ -13,9 +13,9 @@ of the requests before it. A failure is answered late, so that passwords are not
 counted from when the token came: how long its check took cannot be seen.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections import deque
+from collections.abc import Callable, Mapping, Set
 from functools import partial
-from itertools import islice
 
 from gateway.login import Checking, Login, LoginSession, Reply
 from shm.cluster import LoginCounts
@@ -54,13 +54,21 @@ _FAILED = {int(ErrorCode.SASL_AUTHENTICATION_FAILED): 1}
 class Guest:
     """What is known of a connection through an entrance that is not open."""
 
-    __slots__ = ("entrance", "expiry", "has_expired", "received_bytes", "renewed_ns")
+    __slots__ = (
+        "entrance",
+        "expiry",
+        "has_expired",
+        "is_doubtful",
+        "received_bytes",
+        "renewed_ns",
+    )
 
     def __init__(self, entrance: Entrance) -> None:
         self.entrance = entrance
         self.received_bytes = 0  # Of a newcomer without TLS.
         self.expiry: Timer | None = None
         self.has_expired = False
+        self.is_doubtful = False  # What it has logged in with may have changed.
         self.renewed_ns = 0  # When it last began to renew its login (monotonic); 0: never.
 
 
@@ -90,6 +98,7 @@ class Logins:
         self.newcomers = Newcomers(loop)
         self._queue = NewcomersQueue(loop, shared, self.newcomers.host_of)
         self._known: dict[Connection, Guest] = {}
+        self._doubtful: deque[Connection] = deque()  # To be looked at, some in a turn.
         self.logged_in_count = self.failed_count = self.expired_count = 0
         self._told_count, self._told_ns = 0, 0
         self.notices: list[str] = []
@@ -335,25 +344,43 @@ class Logins:
 
     def drop_changed(self, users: Set[str]) -> None:
         """Close connections of these users, some of whose passwords have changed, if they have
-        logged in with such a one, some in a turn: they may be all that there are."""
-        names = frozenset(users)
-        sessions = ((each, each.session) for each in ([*self._known] if names else ()))
-        self._drop_some(each for each, of in sessions if of and of.principal.name in names)
+        logged in with such a one: at their next request, or when their turn comes."""
+        for connection, known in self._known.items() if users else ():
+            session = connection.session
+            if session is not None and session.principal.name in users:
+                known.is_doubtful = connection.needs_loop = True
+                self._replies.touch(connection)
+                self._doubt(connection)
 
     def drop_withdrawn(self) -> None:
-        """Close connections that have logged in with a token whose key its issuer has withdrawn,
-        some in a turn."""
-        self._drop_some(iter([*self._known]))
+        """Close connections that have logged in with a token whose key its issuer has withdrawn."""
+        for connection in self._known:
+            self._doubt(connection)
 
-    def _drop_some(self, left: Iterator[Connection]) -> None:
-        some = [*islice(left, LOOKS_A_TURN)]
-        for connection in some:
-            session = connection.session
-            is_open = not connection.closed
-            if is_open and session is not None and not session.checked.is_current():
-                connection.close()
-        if some:
-            self._loop.call_later(0, partial(self._drop_some, left))
+    def _doubt(self, connection: Connection) -> None:
+        """Look at it soon: there may be thousands, and each that closes takes up to 75 µs."""
+        if not self._doubtful:
+            self._loop.call_later(0, self._look_at_some)
+        self._doubtful.append(connection)
+
+    def _look_at_some(self) -> None:
+        for _ in range(min(LOOKS_A_TURN, len(self._doubtful))):
+            self._settle(self._doubtful.popleft())
+        if self._doubtful:
+            self._loop.call_later(0, self._look_at_some)
+
+    def _settle(self, connection: Connection) -> None:
+        """Close it, or go on with it as before."""
+        known, session = self._known.get(connection), connection.session
+        if known is None or connection.closed:
+            return
+        if session is not None and not session.checked.is_current():
+            connection.close()
+        elif known.is_doubtful:
+            known.is_doubtful = False
+            is_asked = known.has_expired or connection.login is not None
+            connection.needs_loop = connection.tls is not None or is_asked
+            self._replies.touch(connection)
 
     def _expire(self, connection: Connection) -> None:
         """From now on nothing is taken but a renewal; what waits is answered."""
@@ -364,7 +391,9 @@ class Logins:
     def look(self, connection: Connection, buffer: Buffer) -> None:
         """If its session has expired, begin to renew it, or close."""
         known = self._known.get(connection)
-        if known is None or connection.login is not None:
+        if known is not None and known.is_doubtful:
+            self._settle(connection)
+        if known is None or connection.closed or connection.login is not None:
             return
         expiry = known.expiry
         if expiry is not None and not known.has_expired and expiry.left_ms() == 0:

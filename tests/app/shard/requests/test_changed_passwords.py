@@ -12,7 +12,7 @@ from smq.security.published import UserCredential
 from smq.testing.credentials import UsersInMemory
 from tests.app.fake_peers import turn_until
 from tests.app.shard.requests.test_logins import Door, handshake, token
-from tests.app.shard_client import Client, benches, decoded, settle
+from tests.app.shard_client import Client, benches, decoded, fetch, settle
 from tests.security.test_access import FakeBlock
 
 SHA_256, SHA_512 = ScramMechanism
@@ -106,11 +106,29 @@ def test_thousands_of_logins_with_a_changed_password_end_some_in_a_turn(
         door.users = users
         door.add_entrance()
         clients = [logged_in_by(door, "PLAIN") for _ in range(5)]
+        answers = [len(client.frames()) for client in clients]
         users.found.clear()
         changed = {"alice"}
         door.server.logins.drop_changed(changed)
         changed.clear()
-        assert len(door.server.clients) == 3
+        clients[4].send(fetch("one", correlation=7))  # It is not the first one's turn yet.
+        door.turn(1)
+        assert 0 < len(door.server.clients) < 4
         turn_until(door.loop, lambda: not len(door.server.clients))
         for client in clients:
             client.wait_closed()
+        assert [len(client.frames()) for client in clients] == answers
+
+
+def test_a_login_with_an_unchanged_password_goes_on(tmp_path: Path) -> None:
+    users = UsersInMemory({"alice": "pencil"})
+    with benches(tmp_path, Door) as make:
+        door = make()
+        door.users = users
+        door.add_entrance()
+        client = logged_in_by(door, "PLAIN")
+        [connection] = door.server.clients.by_fd.values()
+        door.server.logins.drop_changed({"alice"})
+        assert connection.needs_loop
+        turn_until(door.loop, lambda: not connection.needs_loop)
+        assert not client.is_closed
