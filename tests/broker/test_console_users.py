@@ -134,8 +134,8 @@ def test_pages_of_the_broker_are_for_who_may_describe_it(broker: SmqBroker, path
         ("/topics/clicks/partitions", {"added": "1"}),
         ("/topics/clicks/delete", {"confirm": "clicks"}),
         ("/topics/clicks/messages", {"value": "x"}),
-        ("/groups/reset", {"group": "of-clicks", "do": "commit", "plan": "wages,0,0"}),
-        ("/groups/delete", {"group": "of-clicks", "confirm": "of-clicks"}),
+        ("/groups/reset?group=of-clicks", {"do": "commit", "plan": "wages,0,0"}),
+        ("/groups/delete?group=of-clicks", {"confirm": "of-clicks"}),
         ("/settings", {"name": "log.retention.ms", "value": "1000"}),
     ],
 )

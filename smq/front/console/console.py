@@ -14,12 +14,13 @@ Where access rules decide, pages are for users who have logged in. The desk acts
 asked, and facts are those that the user may know (smq.front.console.sight).
 """
 
+from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_to_bytes
 from weakref import WeakValueDictionary
 
 from anyio import CapacityLimiter
@@ -49,8 +50,11 @@ FIELDS_MAX = 100
 FORM_BYTES_MAX = 16 * 1024
 LONG_FORM_BYTES_MAX = 2 * 1024 * 1024  # A record that is typed or pasted, or a plan of many moves.
 SMALL_FORM_BYTES = 4096  # What is longer is parsed in a thread: each escape takes a microsecond.
+# Unescaped by one call: with two megabytes of escapes it holds the GIL for tens of milliseconds.
+PIECE_BYTES = 64 * 1024
 
 Found = TypeVar("Found")
+Limiters = WeakValueDictionary[Principal, CapacityLimiter]  # One is kept while anybody uses it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +71,24 @@ class Console:
     rights: HttpRights = FREE
     acted: Callable[[Peer, str, AdminAct], None] = lambda _peer, _api, _act: None
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(AT_ONCE))
-    of_users: WeakValueDictionary[Principal, CapacityLimiter] = field(
-        default_factory=WeakValueDictionary
-    )
+    of_users: Limiters = field(default_factory=WeakValueDictionary)
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
+    turns: Limiters = field(default_factory=WeakValueDictionary)
 
     async def ask(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
         """Run a call of the desk, or what makes a page of its answer, in a thread. Of one user only
         so many run, or wait for a thread behind those of others: its next ones wait for its own."""
-        async with self._of_user(request):
+        async with _of_user(request, self.of_users, OF_USER_MAX):
             return await run_sync(partial(work, *arguments), limiter=self.asking)
 
-    def _of_user(self, request: Request) -> AbstractAsyncContextManager[None]:
-        if not has_logged_in(request):  # Nobody is told from anybody.
-            return nullcontext()
-        user = rights_of(request).peer.principal
-        limiter = self.of_users.get(user)
-        if limiter is None:  # Kept while anybody uses it.
-            self.of_users[user] = limiter = CapacityLimiter(OF_USER_MAX)
-        return limiter
+    async def made(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
+        """Make a page, or what else may be long, and of clients who want it to be: in one thread,
+        for which users take turns, since one call of each waits for it."""
+        async with self._turn(request):
+            return await run_sync(partial(work, *arguments), limiter=self.looking)
+
+    def _turn(self, request: Request) -> AbstractAsyncContextManager[None]:
+        return _of_user(request, self.turns, 1)
 
     def desk(self, request: Request) -> Desk:
         """The desk of who asks."""
@@ -93,17 +96,19 @@ class Console:
 
     async def look(self, request: Request) -> Facts:
         """The facts of now that who asks may know."""
-        facts = await run_sync(self.facts, limiter=self.looking)
-        return await visible(facts, rights_of(request), self.looking)
+        async with self._turn(request):
+            facts = await run_sync(self.facts, limiter=self.looking)
+            return await visible(facts, rights_of(request), self.looking)
 
-    async def made(self, make: Callable[..., Response], *arguments: object) -> Response:
-        """A page, made in a thread: what it shows may be much, and of clients who want it to be."""
-        return await run_sync(partial(make, *arguments), limiter=self.looking)
-
-    async def in_turns(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """The same of a download, piece by piece: threads that work take the loop's turns."""
-        while (piece := await run_sync(next, pieces, None, limiter=self.looking)) is not None:
+    async def in_turns(self, request: Request, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """What `made` would be of a download, piece by piece."""
+        while (piece := await self.made(request, next, pieces, None)) is not None:
             yield piece
+
+    async def long_form(self, request: Request) -> dict[str, str]:
+        """The fields of a form with a record or a plan, parsed one at a time. Raises ValueError if
+        it is too long or not text. To be read for who may do something with it."""
+        return await self.made(request, _fields, await _body_of(request, LONG_FORM_BYTES_MAX))
 
     def page(self, path: str, answer: Answer) -> Route:
         """The route of a page that other sites may link to."""
@@ -116,6 +121,16 @@ class Console:
     def action(self, path: str, answer: Answer) -> Route:
         """The route of an action."""
         return Route(path, self.guard.action(_or_say(answer)), methods=["POST"])
+
+
+def _of_user(request: Request, limiters: Limiters, most: int) -> AbstractAsyncContextManager[None]:
+    if not has_logged_in(request):  # Nobody is told from anybody.
+        return nullcontext()
+    user = rights_of(request).peer.principal
+    limiter = limiters.get(user)
+    if limiter is None:
+        limiters[user] = limiter = CapacityLimiter(most)
+    return limiter
 
 
 def page_of(request: Request, name: str, values: Mapping[str, Any], status: int = 200) -> Response:
@@ -135,12 +150,34 @@ def gone_to(path: str) -> Response:
 
 async def form_of(request: Request, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
     """The URL-encoded fields of a form. Raises ValueError if it is too long or not text."""
-    body = await small_body(request, bytes_max, "a form")
+    body = await _body_of(request, bytes_max)
     return _fields(body) if len(body) <= SMALL_FORM_BYTES else await run_sync(_fields, body)
 
 
+async def _body_of(request: Request, bytes_max: int) -> bytes:
+    return await small_body(request, bytes_max, "a form")
+
+
 def _fields(body: bytes) -> dict[str, str]:
-    return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
+    body.decode()  # Raises ValueError: it is not text.
+    fields = body.split(b"&", FIELDS_MAX)
+    if len(fields) > FIELDS_MAX:
+        raise ValueError(f"a form has at most {FIELDS_MAX} fields")
+    pairs = (each.partition(b"=") for each in fields if each)
+    return {_unescaped(name): _unescaped(value) for name, _, value in pairs}
+
+
+def _unescaped(field: bytes) -> str:
+    """A name or value. Pieces end before an escape, not within."""
+    decoder, texts, at = getincrementaldecoder("utf-8")("replace"), list[str](), 0
+    while at < len(field):
+        end = at + PIECE_BYTES
+        cut = field.find(b"%", end - 2, end)
+        end = end if cut < 0 else cut
+        data = unquote_to_bytes(field[at:end].replace(b"+", b" "))
+        texts.append(decoder.decode(data))
+        at = end
+    return "".join(texts) + decoder.decode(b"", final=True)
 
 
 def lines_of(text: str, lines_max: int, what: str) -> list[str]:

@@ -43,14 +43,8 @@ def check_sees_all(request: Request) -> None:
         raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, sentence)
 
 
-async def allowed(
-    choose: Choice, names: Iterable[str], looking: CapacityLimiter | None = None
-) -> Names:
-    """The chosen ones of some names: in a thread, as there may be very many."""
-    return await run_sync(_chosen, choose, names, limiter=looking)
-
-
-def _chosen(choose: Choice, names: Iterable[str]) -> Names:
+def allowed(choose: Choice, names: Iterable[str]) -> Names:
+    """The chosen ones of some names: for a thread, as there may be very many."""
     some = [*set(names)]
     return frozenset(compress(some, choose(some)))
 
@@ -80,9 +74,9 @@ async def visible(facts: Facts, rights: Rights, looking: CapacityLimiter | None 
 
 def _of_names(facts: Facts, choose_topics: Choice, choose_groups: Choice) -> Facts:
     """What facts say of some topics and groups: in a thread, as there may be very many."""
-    topics = _chosen(choose_topics, (each.topic for each in facts.partitions))
+    topics = allowed(choose_topics, (each.topic for each in facts.partitions))
     known = facts.members.keys() | {each.group for each in facts.offsets}
-    groups = _chosen(choose_groups, known)
+    groups = allowed(choose_groups, known)
     return Facts(
         version="",
         is_ready=False,

@@ -219,6 +219,10 @@ class Browser:
         assert answer.status == 200, answer.body
         return answer.body.decode()
 
+    def send_bytes(self, path: str, body: bytes) -> Answer:
+        """An action whose form is written so."""
+        return call(self._app(), "POST", path, body, x_smq_token=TOKEN, **self._cookies())
+
     def post(self, path: str, token: str = TOKEN, **fields: str) -> Answer:
         """An action."""
         body = urlencode(fields).encode()

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
@@ -13,11 +14,13 @@ from smq.front.console.console import (
     FORM_BYTES_MAX,
     LONG_FORM_BYTES_MAX,
     OF_USER_MAX,
+    PIECE_BYTES,
     lines_of,
 )
-from smq.front.rights import give_rights
+from smq.front.metrics.facts import Facts
+from smq.front.rights import HttpRights, give_rights
 from smq.security.principals import Peer, Principal
-from tests.front.console.fake_desk import HOSTILE, Browser
+from tests.front.console.fake_desk import FACTS, HOSTILE, Browser
 from tests.front.users import rights_for
 
 
@@ -63,6 +66,38 @@ def test_only_a_record_and_a_plan_may_be_long(path: str) -> None:
     assert browser.desk.done == []
 
 
+@pytest.mark.parametrize("bytes_before", range(6))
+@pytest.mark.parametrize("text", ["\u20ac+%", "%", "&=+ ", "\x7f"])
+def test_a_long_form_has_the_same_text_wherever_it_is_cut(text: str, bytes_before: int) -> None:
+    browser, value = Browser(), "x" * bytes_before + text * (PIECE_BYTES // 2)
+    browser.said("/topics/clicks/messages", value=value)
+    assert browser.desk.done[0].value == value.encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b"", b""),
+        (b"&&value=1&", b"1"),
+        (b"value", b""),
+        (b"value=1&value=2", b"2"),
+        (b"v%61lue=a=b", b"a=b"),
+        (b"value=%", b"%"),
+        (b"value=%4", b"%4"),
+        (b"value=%zz+%41", b"%zz A"),
+        (b"value=%ff\xc3\xa4", "\ufffd\u00e4".encode()),
+    ],
+)
+def test_a_form_is_parsed_as_browsers_write_it(body: bytes, value: bytes) -> None:
+    browser = Browser()
+    assert browser.send_bytes("/topics/clicks/messages", body).status == 200
+    assert browser.desk.done[0].value == value
+
+
+def test_a_form_that_is_no_text_is_refused() -> None:
+    assert Browser().send_bytes("/topics/clicks/messages", b"value=\xff").status == 400
+
+
 def test_lines_are_counted_before_they_are_cut() -> None:
     assert lines_of("a\r\nb\n", 3, "a plan") == ["a", "b", ""]
     with pytest.raises(ValueError, match="a plan has at most 2 lines"):
@@ -86,19 +121,65 @@ class Threads:
         return await asyncio.to_thread(self._begun.get, timeout=20)
 
 
+def asked_by(rights: HttpRights, user: str) -> Request:
+    """A request of a user."""
+    assert rights.logins is not None
+    scope = {"type": "http"}
+    give_rights(scope, rights.logins.rights_of(Peer(Principal("User", user), "", "HTTP")))
+    return Request(scope)
+
+
+@pytest.mark.parametrize("how", ["made", "look", "in_turns"])
+def test_users_take_turns_at_the_thread_in_which_pages_are_made(how: str) -> None:
+    """Others waited for twelve long lists of one user before the page of theirs was made."""
+    threads, rights, done = Threads(), rights_for(), list[str]()
+
+    def facts() -> Facts:
+        threads.work("")
+        return FACTS
+
+    def piece(_: int) -> bytes:
+        threads.work("")
+        return b"."
+
+    console = replace(Browser(rights=rights).console(), facts=facts)
+
+    async def ask(user: str) -> None:
+        request = asked_by(rights, user)
+        if how == "look":
+            await console.look(request)
+        elif how == "made":
+            await console.made(request, threads.work, "")
+        else:
+            assert [each async for each in console.in_turns(request, map(piece, [1]))] == [b"."]
+        done.append(user)
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(ask("alice"))]
+        await threads.begins()
+        tasks += [asyncio.create_task(ask("alice")) for _ in range(11)]
+        await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(ask("bob")))
+        await asyncio.sleep(0)
+        threads.end.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+
+    asyncio.run(run())
+    assert done.index("bob") <= 2
+    gc.collect()
+    assert not console.turns, "nothing is kept of who has left"
+
+
 def test_one_user_leaves_threads_to_others() -> None:
     """12 searches of one user had all others wait for theirs."""
     threads, rights = Threads(), rights_for()
     console = Browser(rights=rights).console()
 
-    def asked_by(user: str) -> "asyncio.Task[None]":
-        assert rights.logins is not None
-        scope = {"type": "http"}
-        give_rights(scope, rights.logins.rights_of(Peer(Principal("User", user), "", "HTTP")))
-        return asyncio.create_task(console.ask(Request(scope), threads.work, user))
-
     async def run() -> None:
-        tasks = [asked_by(user) for user in ["alice"] * 12 + ["bob"]]
+        tasks = [
+            asyncio.create_task(console.ask(asked_by(rights, user), threads.work, user))
+            for user in ["alice"] * 12 + ["bob"]
+        ]
         begun = [await threads.begins() for _ in range(OF_USER_MAX + 1)]
         assert sorted(begun) == ["alice", "alice", "bob"]
         threads.end.set()

@@ -137,7 +137,7 @@ def test_no_page_grows_beyond_its_bound(browser: Browser, path: str) -> None:
 
 
 def test_a_preview_has_each_of_the_most_moves_and_no_more(browser: Browser) -> None:
-    body = browser.post("/groups/reset", browser.token, group="readers", place="newest").body
+    body = browser.post("/groups/reset?group=readers", browser.token, place="newest").body
     assert body.count(b"<tr>") == 1 + MOVES_MAX
     assert len(body) < 3 * MOVES_MAX * len(TOPIC)
 
@@ -167,7 +167,7 @@ def test_pages_are_made_in_threads(
     token = small.token
     monkeypatch.setattr(console, "render", noted)
     if path == "preview":
-        answer = small.post("/groups/reset", token, group="readers", place="newest")
+        answer = small.post("/groups/reset?group=readers", token, place="newest")
     else:
         answer = small.get(path)
     assert answer.status == 200

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from smq.filer.local import LocalStore
+from smq.front.console.console import LONG_FORM_BYTES_MAX
 from smq.front.console.desk import BrokerSetting, ShownMember
 from smq.front.console.history import History
 from smq.front.console.sight import visible
@@ -89,12 +90,22 @@ def test_a_page_is_for_who_has_its_rights(path: str) -> None:
 
 
 def test_a_plan_is_parsed_only_for_who_may_commit_offsets_of_the_group() -> None:
-    form = {"group": "readers", "do": "commit", "plan": "no plan"}
+    form = {"do": "commit", "plan": "no plan"}
     reads = may("alice", Operation.READ, "readers", ResourceType.GROUP)
     for rules, status, said in ((DESCRIBES, 403, b"this needs READ"), ([reads], 400, b"the plan")):
         asks = logged_in(*rules)
-        answer = asks.post("/groups/reset", asks.token, **form)
+        answer = asks.post("/groups/reset?group=readers", asks.token, **form)
         assert (answer.status, said in answer.body) == (status, True), answer.body
+
+
+@pytest.mark.parametrize(
+    "path", ["/topics/clicks/messages", "/groups/reset?group=readers", "/groups/reset"]
+)
+def test_a_long_form_is_read_only_of_who_may_do_something_with_it(path: str) -> None:
+    """Twelve of two megabytes of escapes each took the front hundreds of megabytes."""
+    asks = logged_in()
+    answer = asks.post(path, asks.token, value="x" * LONG_FORM_BYTES_MAX)  # With its name longer.
+    assert (answer.status, b"this needs" in answer.body) == (403, True), answer.body
 
 
 @pytest.mark.parametrize("path", [each for each in PAGES if "clicks" in each])

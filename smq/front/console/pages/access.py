@@ -53,7 +53,7 @@ def _pages(console: Console) -> list[Route]:
         rows = [each for each in found if part in each.name]
         values = {"title": "Users", "here": "/users", "q": part}
         values |= paged(rows, ROWS_A_PAGE, request)
-        return await console.made(page_of, request, "users.html", values)
+        return await console.made(request, page_of, request, "users.html", values)
 
     async def rules(request: Request) -> Response:
         return await _rules(console, request)
@@ -62,14 +62,14 @@ def _pages(console: Console) -> list[Route]:
         rows = [*_rows(console, request)]
         values = {"title": "Sessions", "here": "/sessions"}
         values |= paged(rows, ROWS_A_PAGE, request)
-        return await console.made(page_of, request, "sessions.html", values)
+        return await console.made(request, page_of, request, "sessions.html", values)
 
     async def denied(request: Request) -> Response:
         check_cluster(request, Operation.ALTER)
         rows = await console.ask(request, console.desk(request).denials, DENIALS_MAX)
         values = {"title": "Denied", "here": "/denied"}
         values |= paged(rows, ROWS_A_PAGE, request)
-        return await console.made(page_of, request, "denied.html", values)
+        return await console.made(request, page_of, request, "denied.html", values)
 
     return [
         console.page("/users", users),
@@ -95,7 +95,7 @@ async def _rules(console: Console, request: Request) -> Response:
     values |= {"rulings": rulings, "kinds": [*KINDS], "operations": OPERATIONS}
     rows = paged(found, ROWS_A_PAGE, request)
     rows["rows"] = [described(each) for each in rows["rows"]]  # There may be very many others.
-    return await console.made(page_of, request, "rules.html", values | rows)
+    return await console.made(request, page_of, request, "rules.html", values | rows)
 
 
 def _actions(console: Console) -> list[Route]:

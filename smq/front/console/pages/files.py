@@ -58,7 +58,7 @@ def file_routes(console: Console) -> list[Route]:
         found = await console.ask(request, console.desk(request).references, payload)
         named = (each.topic for each in found)
         choose = rights_of(request).choice(Operation.READ, ResourceType.TOPIC)
-        topics = await allowed(choose, named, console.looking)
+        topics = await console.made(request, allowed, choose, named)
         return [each for each in found if each.topic in topics]
 
     async def folder(request: Request) -> Response:
@@ -68,7 +68,7 @@ def file_routes(console: Console) -> list[Route]:
         more = f"?{urlencode({'in': prefix, 'after': found.after})}" if found.after else ""
         where = {"crumbs": list(crumbs(prefix)), "rows": found.rows, "is_first": not after}
         values = {"title": "Files", "here": "/files", "more": more, **where}
-        return await console.made(page_of, request, "files.html", values)
+        return await console.made(request, page_of, request, "files.html", values)
 
     async def one(request: Request) -> Response:
         key = _key(request, "key")
@@ -90,7 +90,7 @@ def file_routes(console: Console) -> list[Route]:
             "is_payload": payload is not None,
             "named_by": named_by,
         }
-        return await console.made(page_of, request, "file.html", values)
+        return await console.made(request, page_of, request, "file.html", values)
 
     return [console.page("/files", folder), console.search("/files/one", one)]
 

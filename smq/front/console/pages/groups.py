@@ -4,13 +4,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from smq.front.console.console import (
-    LONG_FORM_BYTES_MAX,
     Console,
     form_of,
     gone_to,
@@ -37,7 +35,8 @@ NAME_MAX = 32_767  # Characters: a string of Kafka's has no more bytes.
 
 
 def group_routes(console: Console) -> list[Route]:
-    """The routes. A group's name may have any characters, so it is not part of the path."""
+    """The routes. A group's name may have any characters, so it is not part of the path; it is no
+    part of a form either, which is read for who may do something with the group."""
     return [*_pages(console), *_actions(console)]
 
 
@@ -45,21 +44,20 @@ def _pages(console: Console) -> list[Route]:
     async def groups(request: Request) -> Response:
         listed = await console.ask(request, console.desk(request).groups)
         facts = await console.look(request)
-        return await console.made(_list, request, listed, facts)
+        return await console.made(request, _list, request, listed, facts)
 
     async def group(request: Request) -> Response:
-        name = request.query_params.get("group", "")
-        check(request, Operation.DESCRIBE, ResourceType.GROUP, name)
+        name = _named(request)
         found, rights = (
             await console.ask(request, console.desk(request).group, name),
             rights_of(request),
         )
         assigned = (topic for each in found.members for topic, _ in each.partitions)
         choose = rights.choice(Operation.DESCRIBE, ResourceType.TOPIC)
-        topics = await allowed(choose, assigned, console.looking)
+        topics = await console.made(request, allowed, choose, assigned)
         facts = await console.look(request)
         make = partial(_one, has_history=sees_all(rights))
-        return await console.made(make, request, found, topics, facts)
+        return await console.made(request, make, request, found, topics, facts)
 
     return [console.page("/groups", groups), console.page("/groups/one", group)]
 
@@ -85,25 +83,24 @@ def _one(
 
 def _actions(console: Console) -> list[Route]:
     async def reset(request: Request) -> Response:
-        form = await form_of(request, LONG_FORM_BYTES_MAX)
-        name = form.get("group", "")
+        name = _named(request)
+        form = await console.long_form(request)
         if any(len(each) > NAME_MAX for field, each in form.items() if field != "plan"):
             raise ValueError(f"a field has at most {NAME_MAX} characters")
         if form.get("do") == "commit":
             check(request, Operation.READ, ResourceType.GROUP, name)  # A plan takes long to parse.
-            moves = await run_sync(moves_of, form.get("plan", ""))
+            moves = await console.made(request, moves_of, form.get("plan", ""))
             await console.ask(request, console.desk(request).reset, name, moves)
             return told(f"{len(moves)} offsets of {name} were reset.")
         topic, place = form.get("topic", "").strip(), form.get("place", "").strip()
         moves = await console.ask(request, console.desk(request).moves, name, topic, place)
         if len(moves) > MOVES_MAX:
             raise ValueError(f"a reset moves at most {MOVES_MAX} partitions; name a topic")
-        return await console.made(_preview, request, name, moves)
+        return await console.made(request, _preview, request, name, moves)
 
     async def delete(request: Request) -> Response:
-        form = await form_of(request)
-        name = form.get("group", "")
-        if form.get("confirm") != name:
+        name = request.query_params.get("group", "")
+        if (await form_of(request)).get("confirm") != name:
             raise ValueError(f"nothing was deleted: type {name} to confirm")
         await console.ask(request, console.desk(request).delete_group, name)
         return gone_to("/groups")
@@ -112,6 +109,13 @@ def _actions(console: Console) -> list[Route]:
         console.action("/groups/reset", reset),
         console.action("/groups/delete", delete),
     ]
+
+
+def _named(request: Request) -> str:
+    """The group that a request names, which who asks may describe."""
+    name = request.query_params.get("group", "")
+    check(request, Operation.DESCRIBE, ResourceType.GROUP, name)
+    return name
 
 
 def _preview(request: Request, group: str, moves: list[Move]) -> Response:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from smq.front.console.console import LONG_FORM_BYTES_MAX, Console, form_of, lines_of, page_of, told
+from smq.front.console.console import Console, lines_of, page_of, told
 from smq.front.console.desk import (
     HEADERS_MAX as SHOWN_HEADERS_MAX,
     NEWEST,
@@ -47,7 +47,7 @@ def message_routes(console: Console) -> list[Route]:
         if isinstance(found, Response):
             return found
         headers = _as_file(f"{wanted.topic}.ndjson")
-        return StreamingResponse(console.in_turns(found), 200, headers, OCTETS)
+        return StreamingResponse(console.in_turns(request, found), 200, headers, OCTETS)
 
     async def record(request: Request) -> Response:
         seen = await _record_of(console, request)
@@ -65,8 +65,9 @@ def message_routes(console: Console) -> list[Route]:
         return _download(name, seen.value or b"")
 
     async def produce(request: Request) -> Response:
-        form = await form_of(request, LONG_FORM_BYTES_MAX)
-        made = new_record(request.path_params["topic"], form)
+        topic = request.path_params["topic"]
+        check(request, Operation.WRITE, ResourceType.TOPIC, topic)
+        made = new_record(topic, await console.long_form(request))
         partition, offset = await console.ask(request, console.desk(request).produce, made)
         return told(f"Appended to partition {partition} at offset {offset}.")
 

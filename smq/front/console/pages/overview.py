@@ -26,19 +26,21 @@ def overview_routes(console: Console) -> list[Route]:
     async def overview(request: Request) -> Response:
         facts = await console.look(request)
         history = console.history if sees_all(rights_of(request)) else None
-        return await console.made(_overview, request, facts, history)
+        return await console.made(request, _overview, request, facts, history)
 
     async def rates(request: Request) -> Response:
         check_sees_all(request)
         since = request.query_params.get("since", "0")
         since_ms = int(since) if since.isdecimal() and len(since) < 16 else 0
-        return await console.made(_series, CHARTED, console.history.rates, CHARTED, since_ms)
+        return await console.made(
+            request, _series, CHARTED, console.history.rates, CHARTED, since_ms
+        )
 
     async def lag(request: Request) -> Response:
         group = request.query_params.get("group", "")
         check(request, Operation.DESCRIBE, ResourceType.GROUP, group)
         check_sees_all(request)  # It is of all topics that the group reads.
-        return await console.made(_series, ["lag"], console.history.lag, group)
+        return await console.made(request, _series, ["lag"], console.history.lag, group)
 
     return [
         console.page("/", overview),

@@ -1,6 +1,5 @@
 """The broker's settings: their origins, changes without a restart, and who made which."""
 
-from anyio import CapacityLimiter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,15 +17,13 @@ CHANGES_A_PAGE = 50
 CHANGES_MAX = 1000  # Examined here; `smq config history` shows all.
 
 
-async def _visible(
-    changes: list[ConfigChange], rights: Rights, looking: CapacityLimiter
-) -> list[ConfigChange]:
+def _visible(changes: list[ConfigChange], rights: Rights) -> list[ConfigChange]:
     """Those of the broker's settings, and of topics whose settings a user may describe."""
     if rights.is_unlimited:
         return changes
     named = (each.resource for each in changes if each.resource_type == TOPIC)
     choose = rights.choice(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
-    topics = await allowed(choose, named, looking)
+    topics = allowed(choose, named)
     return [
         each
         for each in changes
@@ -43,7 +40,7 @@ def setting_routes(console: Console) -> list[Route]:
         check_cluster(request, Operation.DESCRIBE_CONFIGS)
         found = await console.ask(request, console.desk(request).broker_settings)
         changes = await console.ask(request, console.desk(request).changes, CHANGES_MAX)
-        changes = await _visible(changes, rights_of(request), console.looking)
+        changes = await console.made(request, _visible, changes, rights_of(request))
         shown = [
             each
             for each in found
@@ -51,7 +48,7 @@ def setting_routes(console: Console) -> list[Route]:
         ]
         values = {"title": "Settings", "here": "/settings", "q": query, "only_set": only_set}
         values |= {"settings": shown} | paged(changes, CHANGES_A_PAGE, request)
-        return await console.made(page_of, request, "settings.html", values)
+        return await console.made(request, page_of, request, "settings.html", values)
 
     async def change(request: Request) -> Response:
         form = await form_of(request)

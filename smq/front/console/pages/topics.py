@@ -44,7 +44,7 @@ def topic_routes(console: Console) -> list[Route]:
 def _pages(console: Console) -> list[Route]:
     async def topics(request: Request) -> Response:
         facts = await console.look(request)
-        return await console.made(_list, request, facts)
+        return await console.made(request, _list, request, facts)
 
     async def topic(request: Request) -> Response:
         name = request.path_params["topic"]
@@ -53,7 +53,7 @@ def _pages(console: Console) -> list[Route]:
         if rights_of(request).topic(Operation.DESCRIBE_CONFIGS, name):
             settings = await console.ask(request, console.desk(request).settings, name)
         facts = await console.look(request)
-        return await console.made(_one, request, name, settings, facts)
+        return await console.made(request, _one, request, name, settings, facts)
 
     return [console.page("/topics", topics), console.page("/topics/{topic}", topic)]
 

@@ -12,7 +12,7 @@ MEMBERS = (
     ShownMember("id-1", "", HOSTILE, "/127.0.0.1", (("clicks", 0), ("clicks", 1))),
     ShownMember("id-2", "static", "two", "/127.0.0.1", (("clicks", 2),)),
 )
-PATH = "/groups/one?group=readers"
+PATH, RESET = "/groups/one?group=readers", "/groups/reset"
 
 
 def test_groups_with_any_name_are_listed_with_their_lag() -> None:
@@ -42,31 +42,29 @@ def test_a_large_group_is_bounded() -> None:
 
 def test_a_reset_is_previewed_and_commits_what_was_shown() -> None:
     browser = Browser()
-    shown = browser.said("/groups/reset", group="readers", topic="clicks", place="earliest")
+    shown = browser.said(f"{RESET}?group=readers", topic="clicks", place="earliest")
     assert "Nothing has changed yet" in shown
     assert "clicks,0,5\nclicks,1,5" in shown
-    said = browser.said(
-        "/groups/reset", group="readers", do="commit", plan="clicks,0,5\nclicks,1,5"
-    )
+    assert 'hx-post="/groups/reset?group=readers"' in shown
+    said = browser.said(f"{RESET}?group=readers", do="commit", plan="clicks,0,5\nclicks,1,5")
     assert "2 offsets of readers were reset" in said
     assert browser.desk.done == [
         ("moves", "readers", "clicks", "earliest"),
         ("reset", "readers", [Move("clicks", 0, None, 5, 0), Move("clicks", 1, None, 5, 0)]),
     ]
     for plan in ("", "clicks,0", "clicks,x,5"):
-        assert browser.post("/groups/reset", group="g", do="commit", plan=plan).status == 400
+        assert browser.post(f"{RESET}?group=g", do="commit", plan=plan).status == 400
 
 
 def test_only_the_plan_of_a_reset_is_long() -> None:
     browser, plan = Browser(), "\n".join(f"clicks,{number},5" for number in range(MOVES_MAX))
-    said = browser.said("/groups/reset", group="readers", do="commit", plan=plan)
+    said = browser.said(f"{RESET}?group=readers", do="commit", plan=plan)
     assert f"{MOVES_MAX} offsets of readers were reset" in said
-    assert (
-        browser.post("/groups/reset", group="g", do="commit", plan=plan + "\nc,0,0").status == 400
-    )
+    longer = plan + "\nc,0,0"
+    assert browser.post(f"{RESET}?group=g", do="commit", plan=longer).status == 400
     long = "x" * (NAME_MAX + 1)
     for field in ("group", "topic", "place"):
-        answer = browser.post("/groups/reset", **{"group": "readers", field: long})
+        answer = browser.post(f"{RESET}?group=readers", **{field: long})
         assert answer.status == 400
         assert len(answer.body) < 1000
     assert len(browser.desk.done) == 1
@@ -74,6 +72,14 @@ def test_only_the_plan_of_a_reset_is_long() -> None:
 
 def test_a_group_is_deleted_when_its_name_was_typed() -> None:
     browser = Browser()
-    assert browser.post("/groups/delete", group="readers", confirm="reader").status == 400
-    assert browser.post("/groups/delete", group="readers", confirm="readers").status == 204
+    assert 'hx-post="/groups/delete?group=readers"' in browser.text(PATH)
+    assert browser.post("/groups/delete?group=readers", confirm="reader").status == 400
+    assert browser.post("/groups/delete?group=readers", confirm="readers").status == 204
     assert browser.desk.done == [("delete group", "readers")]
+
+
+def test_a_group_whose_page_opens_is_deleted_however_long_its_name_is() -> None:
+    """The form had the name twice: 9,000 letters were more than it may have."""
+    browser, name = Browser(), "g" * 9000
+    assert browser.post(f"/groups/delete?group={name}", confirm=name).status == 204
+    assert browser.desk.done == [("delete group", name)]
