@@ -22,9 +22,9 @@ def _end_nothing(_self: _Recovery, _position: int) -> None:
     """Nor does the recovered tail."""
 
 
-def _knows_by_position(self: _Recovery, segment: WalSegment, _following: WalSegment) -> bool:
+def _knows_by_position(self: _Recovery, segments: list[WalSegment], i: int) -> bool:
     """Segments are known by their position only."""
-    return bool(segment.end <= self._known_to)
+    return bool(segments[i].end <= self._known_to)
 
 
 def _clip_last(self: _Recovery, checkpoint: Checkpoint | None, *, is_newest: bool) -> None:
