@@ -222,7 +222,7 @@ def check_console(method: str, path: str, needs: str) -> None:
         if right[3]:
             rules.append(may("alice", Operation.DESCRIBE, "*"))
             rules.append(may("alice", Operation.DESCRIBE, "readers", ResourceType.GROUP))
-    asked = path + ("?group=readers&key=docs/a" if method == "GET" else "")
+    asked = path + ("?group=readers&key=docs/a" if method == "GET" or right else "")
 
     def refused(user: str, *, cookie: bool = True, token: bool = True) -> bool:
         app = front(rights_for(*rules, token=METRICS_TOKEN), HERE)
