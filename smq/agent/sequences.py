@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 KEPT_MAX = 1024
-PUBLISHERS_MAX = 1000  # In a partition each; the one that was silent for longest is forgotten.
+PUBLISHERS_MAX = 1000  # Of all topics; the one that was silent for longest is forgotten.
 
 Sent = TypeVar("Sent")
 
