@@ -105,6 +105,15 @@ SECTORS_KINDS: Mapping[str, tuple[Callable[[Random], Numbers], Callable[..., Non
 }
 
 
+def _filling(chance: Random, at_ms: int) -> list[tuple[int, str, Numbers]]:
+    """Records that fill segments before a time."""
+    events: list[tuple[int, str, Numbers]] = []
+    for _ in range(FILLING_TIMES):
+        who = chance.randrange(3), chance.randrange(3)
+        events.append((at_ms - chance.randint(0, AFTER_MS), "produce", (*who, *FILLING)))
+    return events
+
+
 def sectors_of(
     seed: int, end_ms: int, draw: Callable[[str, Random], Numbers], *, is_wanted: bool
 ) -> list[tuple[int, str, Numbers]]:
@@ -115,10 +124,7 @@ def sectors_of(
     if not (is_drawn or is_wanted):
         return []
     at_ms = AFTER_MS + chance.randint(0, end_ms)
-    events: list[tuple[int, str, Numbers]] = []
-    for _ in range(FILLING_TIMES):
-        who = chance.randrange(3), chance.randrange(3)
-        events.append((at_ms - chance.randint(0, AFTER_MS), "produce", (*who, *FILLING)))
+    events = _filling(chance, at_ms)
     for kind, times_max in ((SECTORS_FAIL, 3), ("fetch", 6)):
         events += [
             (at_ms + chance.randint(0, AFTER_MS), kind, draw(kind, chance))
@@ -143,10 +149,7 @@ def healing_of(
     if not (is_drawn or is_wanted):
         return []
     at_ms = AFTER_MS + chance.randint(0, end_ms)
-    events: list[tuple[int, str, Numbers]] = []
-    for _ in range(FILLING_TIMES):
-        who = chance.randrange(3), chance.randrange(3)
-        events.append((at_ms - chance.randint(0, AFTER_MS), "produce", (*who, *FILLING)))
+    events = _filling(chance, at_ms)
     for kind, count in ((SECTORS_HEAL, 12), ("fetch", 48)):
         events += [
             (at_ms + chance.randint(0, AFTER_MS), kind, draw(kind, chance)) for _ in range(count)
@@ -164,10 +167,7 @@ def starting_of(
     if not (is_drawn or is_wanted):
         return []
     at_ms = AFTER_MS + chance.randint(0, end_ms)
-    events: list[tuple[int, str, Numbers]] = []
-    for _ in range(FILLING_TIMES):
-        who = chance.randrange(3), chance.randrange(3)
-        events.append((at_ms - chance.randint(0, AFTER_MS), "produce", (*who, *FILLING)))
+    events = _filling(chance, at_ms)
     for kind, count in ((STARTS_ON_BAD, chance.randint(1, 4)), ("fetch", 6)):
         events += [
             (at_ms + chance.randint(0, AFTER_MS), kind, draw(kind, chance)) for _ in range(count)
