@@ -6,9 +6,10 @@ import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,14 +17,15 @@ import smq
 from smq.client import remote_filer
 from smq.client.remote_filer import RemoteFiler
 from smq.client.secure.security import Security, TlsFiles
-from smq.client.secure.tokens import Callback, TokenEndpoint
+from smq.client.secure.tokens import Callback
 from smq.filer.local import LocalStore
 from smq.filer.mark import NAME as MARK
 from smq.filer.store import OVERWRITE
 from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
 from smq.testing.payloads import reference_to
 from smq.testing.smq_broker import SmqBroker
-from tests.client.secure.test_tokens import SteppedClock
+from smq.testing.stepped_clock import SteppedClock
+from tests.client.silent_endpoint import SAID, silent_endpoint
 
 if TYPE_CHECKING:
     from smq.client.reference import Payload
@@ -261,19 +263,12 @@ def test_a_payload_cannot_be_reached_without_a_token(listener: socket.socket) ->
 def test_a_silent_token_endpoint_is_waited_for_until_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, waited = SteppedClock(), list[float]()
-
-    def silent(*asked: Any) -> tuple[int, bytes]:
-        waited.append(asked[-1].left_s())
-        clock.sleep(waited[-1])
-        raise TimeoutError
-
-    monkeypatch.setattr("smq.client.secure.tokens.posted", silent)
-    endpoint = TokenEndpoint("https://issuer.example/token", "a", "s3cret")
-    security = Security(TlsFiles(), "OAUTHBEARER", tokens=endpoint)
+    clock = SteppedClock()
+    security, waited = silent_endpoint(monkeypatch, clock)
+    security = replace(security, tls=TlsFiles())
     filer = RemoteFiler("127.0.0.1", 1, clock, security, 2.0)
-    with pytest.raises(Unavailable, match=r"the token endpoint at issuer\.example gives no whole"):
+    with pytest.raises(Unavailable, match=SAID):
         filer.get(KEY)
-    with pytest.raises(Unavailable, match=r"the token endpoint at issuer\.example gives no whole"):
+    with pytest.raises(Unavailable, match=SAID):
         put(filer)
     assert waited == [2.0, 2.0]

@@ -20,8 +20,6 @@ from smq.client.kafka import cluster as module
 from smq.client.kafka.cluster import CLOSED_SECONDS, Cluster, check
 from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.questions import METADATA
-from smq.client.secure.security import Security
-from smq.client.secure.tokens import TokenEndpoint
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.testing.credentials import UsersInMemory
 from smq.testing.stepped_clock import SteppedClock
@@ -32,6 +30,7 @@ from smq.wire.generated.metadata import (
     MetadataResponseBroker,
 )
 from tests.client.fake_kafka import HANDLERS, FakeKafka, FakePartition, fake_kafka
+from tests.client.silent_endpoint import SAID, silent_endpoint
 
 WAIT_S = 30
 
@@ -262,17 +261,9 @@ def test_a_broker_that_accepts_and_does_not_answer_is_waited_for_until_the_deadl
 def test_a_token_endpoint_that_is_silent_is_waited_for_until_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, waited = SteppedClock(), list[float]()
-
-    def silent(*asked: Any) -> tuple[int, bytes]:
-        waited.append(asked[-1].left_s())
-        clock.step(waited[-1])
-        raise TimeoutError
-
-    monkeypatch.setattr("smq.client.secure.tokens.posted", silent)
-    endpoint = TokenEndpoint("https://issuer.example/token", "a", "s3cret")
-    security = Security(None, "OAUTHBEARER", tokens=endpoint)
-    with pytest.raises(BrokerUnavailable, match=r"the token endpoint at issuer\.example gives"):
+    clock = SteppedClock()
+    security, waited = silent_endpoint(monkeypatch, clock)
+    with pytest.raises(BrokerUnavailable, match=SAID):
         Cluster("127.0.0.1:1,127.0.0.1:2", 3.0, clock, security)
     assert waited == [3.0]
 

@@ -1,7 +1,7 @@
 """A producer's questions to a cluster, and its channels."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import pytest
 
@@ -10,11 +10,10 @@ from smq.client.errors import BrokerUnavailable, NoSuchTopic
 from smq.client.producing.channel.links import MESSAGE_BYTES_MAX_DEFAULT, Links, ProducerTopic
 from smq.client.producing.channel.wire_channel import WireChannel
 from smq.client.reach import Reach
-from smq.client.secure.security import Security
-from smq.client.secure.tokens import TokenEndpoint
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.stepped_clock import SteppedClock
 from tests.client.fake_kafka import FakeKafka
+from tests.client.silent_endpoint import SAID, silent_endpoint
 
 if TYPE_CHECKING:
     from smq.client.kafka.cluster import Cluster
@@ -131,17 +130,9 @@ class KnownReach(Reach):
 def test_a_channel_waits_for_a_silent_token_endpoint_until_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, waited = SteppedClock(), list[float]()
-
-    def silent(*asked: Any) -> tuple[int, bytes]:
-        waited.append(asked[-1].left_s())
-        clock.step(waited[-1])
-        raise TimeoutError
-
-    monkeypatch.setattr("smq.client.secure.tokens.posted", silent)
-    endpoint = TokenEndpoint("https://issuer.example/token", "a", "s3cret")
-    security = Security(None, "OAUTHBEARER", tokens=endpoint)
+    clock = SteppedClock()
+    security, waited = silent_endpoint(monkeypatch, clock)
     links = Links(KnownReach("127.0.0.1:1", None, 3.0, clock=clock, security=security))
-    with pytest.raises(BrokerUnavailable, match=r"the token endpoint at issuer\.example gives"):
+    with pytest.raises(BrokerUnavailable, match=SAID):
         links.channel(1)
     assert waited == [3.0]
