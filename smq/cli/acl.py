@@ -37,13 +37,13 @@ from smq.security.acls import (
 )
 from smq.security.addresses import is_address, written
 from smq.security.principals import Peer, Principal
+from smq.wire.codec import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from smq.client.kafka.cluster import Cluster
     from smq.security.authorizer import Authorizer
 
 app = typer.Typer(help="Add, list, remove and explain access rules.", no_args_is_help=True)
-NAME_BYTES_MAX = 2**15 - 1  # Of a string of Kafka's protocol.
 RULES = (
     'JSON: [{"principal", "host", "operation", "permission", "resource_type", "name", '
     '"pattern_type"}]'
@@ -73,14 +73,14 @@ Prefixed = Annotated[bool, typer.Option("--prefixed", help="The names are beginn
 
 def _written(host: str | None) -> str | None:
     """As clients' addresses are written: a rule with another form of one would never apply."""
-    return host and written(checked_text(host, NAME_BYTES_MAX))
+    return host and written(checked_text(host, STRING_BYTES_MAX))
 
 
 def _address(host: str) -> str:
     """Likewise, of an address only."""
     if host != WILDCARD and not is_address(host):
         raise typer.BadParameter(f"{host} is no address of IPv4 or IPv6")
-    return written(checked_text(host, NAME_BYTES_MAX))
+    return written(checked_text(host, STRING_BYTES_MAX))
 
 
 Host = Annotated[
@@ -139,7 +139,7 @@ def list_rules(  # noqa: PLR0913, PLR0917  (as above)
 ) -> None:
     """List the rules, or those that apply to a resource, wildcards and prefixes included."""
     named = list(_resources(topic, group, transactional_id, cluster=cluster))
-    entry = AccessControlEntryFilter(principal and checked_text(principal, NAME_BYTES_MAX))
+    entry = AccessControlEntryFilter(principal and checked_text(principal, STRING_BYTES_MAX))
     wanted = [
         AclBindingFilter(ResourcePatternFilter(kind, name, PatternType.MATCH), entry)
         for kind, name in named
@@ -281,7 +281,7 @@ def _resources(
         (ResourceType.CLUSTER, [CLUSTER_NAME] if cluster else []),
     ):
         for name in names or ():
-            yield kind, checked_text(name, NAME_BYTES_MAX)
+            yield kind, checked_text(name, STRING_BYTES_MAX)
 
 
 def _operations(names: list[str] | None) -> list[Operation]:
@@ -297,7 +297,7 @@ def _word(name: str) -> str:
 
 def _principal(text: str) -> Principal:
     try:
-        return Principal.parse(checked_text(text, NAME_BYTES_MAX))
+        return Principal.parse(checked_text(text, STRING_BYTES_MAX))
     except ValueError:
         raise refusal(f"{text!r} is no principal, which has a kind: User:{text}") from None
 

@@ -23,9 +23,7 @@ from shm.kernels.record.records import C_FIELDS, C_HEADER_COUNT
 
 BATCHES_FEW = 4
 RECORDS_FEW = 16
-HEADERS_FEW = (
-    1024  # The columns of more count against a poll's room, which only the other path knows.
-)
+HEADERS_FEW = 1024  # A poll has room for the columns of so many; the other path counts more.
 NOT_FEW = -2
 
 # What `told` says: how many records, the position of the first batch's frame, how many partitions

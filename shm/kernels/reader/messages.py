@@ -32,8 +32,8 @@ assert MESSAGE_REST_BYTES >= 3 * (1 + 5) + (1 + 10) + (2 + 10)
 
 
 @kernel
-def number_bytes(value):
-    """The encoded size of a varint, which has 64 bits if it is negative."""
+def uvarint_bytes(value):
+    """The encoded size of an unsigned varint; a negative number has all 64 bits."""
     bits, count = np.uint64(value), 1
     while bits > np.uint64(127):
         bits >>= np.uint64(7)
@@ -42,8 +42,8 @@ def number_bytes(value):
 
 
 @kernel
-def put_number(out, at, value):
-    """Write a varint; returns its end."""
+def put_uvarint(out, at, value):
+    """Write an unsigned varint; returns its end."""
     bits = np.uint64(value)
     while bits > np.uint64(127):
         out[at] = (bits & np.uint64(127)) | np.uint64(128)
@@ -56,7 +56,7 @@ def put_number(out, at, value):
 @kernel
 def bytes_bytes(length):
     """The size of a field of bytes; none if they are empty or null."""
-    return 1 + number_bytes(length) + length if length > 0 else 0
+    return 1 + uvarint_bytes(length) + length if length > 0 else 0
 
 
 @kernel
@@ -64,7 +64,7 @@ def put_bytes(out, at, tag, data, start, length):
     """Write a field of bytes, unless they are empty or null; returns its end."""
     if length > 0:
         out[at] = tag
-        at = put_number(out, at + 1, length)
+        at = put_uvarint(out, at + 1, length)
         copy_short(out, at, data, start, length)
         at += length
     return at
@@ -86,20 +86,20 @@ def write_messages(data, columns, first, end, out):
         key_length, value_length = columns[C_KEY_LENGTH, row], columns[C_VALUE_LENGTH, row]
         size = bytes_bytes(key_length) + bytes_bytes(value_length)
         if time_ns != 0:
-            size += 1 + number_bytes(time_ns)
+            size += 1 + uvarint_bytes(time_ns)
         if offset != 0:
-            size += 2 + number_bytes(offset)
-        if at + 1 + number_bytes(size) + size > len(out):
+            size += 2 + uvarint_bytes(offset)
+        if at + 1 + uvarint_bytes(size) + size > len(out):
             break
         out[at] = MESSAGE_TAG
-        at = put_number(out, at + 1, size)
+        at = put_uvarint(out, at + 1, size)
         at = put_bytes(out, at, KEY_TAG, data, columns[C_KEY_AT, row], key_length)
         at = put_bytes(out, at, VALUE_TAG, data, columns[C_VALUE_AT, row], value_length)
         if time_ns != 0:
             out[at] = TIME_TAG
-            at = put_number(out, at + 1, time_ns)
+            at = put_uvarint(out, at + 1, time_ns)
         if offset != 0:
             out[at], out[at + 1] = OFFSET_TAG
-            at = put_number(out, at + 2, offset)
+            at = put_uvarint(out, at + 2, offset)
         row += 1
     return row, at

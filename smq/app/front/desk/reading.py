@@ -38,9 +38,7 @@ RECORDS_MAX = 200_000  # Examined for one answer.
 LOOKED_BYTES_MAX = 64 * 1024 * 1024
 POLL_S = 0.5
 SILENT_S = 10.0  # Without any record: a cold read may fetch a segment from S3.
-FETCH_BYTES = (
-    2 * 1024 * 1024
-)  # A fetch, of all partitions: uncompressed, it may be 300,000 records.
+FETCH_BYTES = 2 * 1024 * 1024  # A fetch, of all partitions: it may have 300,000 records.
 WINDOW = 1000  # The first window of a search for the newest: offsets of each partition.
 WINDOW_MAX = 64_000
 WHOLE_BYTES_MAX = 8 * 1024 * 1024  # The largest record shown on its own page, or downloaded.

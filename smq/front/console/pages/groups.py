@@ -8,14 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import (
-    Console,
-    form_of,
-    gone_to,
-    lines_of,
-    page_of,
-    told,
-)
+from smq.front.console.console import Console, form_of, gone_to, lines_of, page_of, told
 from smq.front.console.desk import GroupRow, Move, ShownGroup
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import Names, allowed, check, sees_all
@@ -48,10 +41,8 @@ def _pages(console: Console) -> list[Route]:
 
     async def group(request: Request) -> Response:
         name = _named(request)
-        found, rights = (
-            await console.ask(request, console.desk(request).group, name),
-            rights_of(request),
-        )
+        found = await console.ask(request, console.desk(request).group, name)
+        rights = rights_of(request)
         assigned = (topic for each in found.members for topic, _ in each.partitions)
         choose = rights.choice(Operation.DESCRIBE, ResourceType.TOPIC)
         topics = await console.made(request, allowed, choose, assigned)
