@@ -20,10 +20,11 @@ class Lately:
 
     def is_new(self, what: str, now_ms: int) -> bool:
         """Whether the notice was not printed recently; records it as printed."""
-        told = self._told_ms.items()
-        self._told_ms = {each: told_ms for each, told_ms in told if now_ms - told_ms < REPEAT_MS}
-        is_new = what not in self._told_ms
-        self._told_ms.setdefault(what, now_ms)
+        told = self._told_ms  # The oldest first.
+        while told and now_ms - told[oldest := next(iter(told))] >= REPEAT_MS:
+            del told[oldest]
+        is_new = what not in told
+        told.setdefault(what, now_ms)
         return is_new
 
 

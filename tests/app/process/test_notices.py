@@ -1,5 +1,7 @@
 """Notices: a recent one is not repeated."""
 
+import time
+
 from smq.app.process.notices import REPEAT_MS, Lately, Notices
 
 
@@ -30,3 +32,11 @@ def test_a_notice_is_new_again_after_the_repeat_interval() -> None:
     told = [lately.is_new("full", at) for at in (0, 0, REPEAT_MS - 1, REPEAT_MS, REPEAT_MS)]
     assert told == [True, False, False, True, False]
     assert lately.is_new("damaged", REPEAT_MS)
+
+
+def test_fifty_thousand_notices_cost_the_loop_no_more_than_one_look_each() -> None:
+    """Each looked through all of the last minute: half a second of a loop, with 64 lost frames."""
+    lately = Lately()
+    started = time.process_time()
+    assert all(lately.is_new(f"frame {i}", i // 500) for i in range(50_000))
+    assert time.process_time() - started < 20
