@@ -74,5 +74,19 @@ class ManyHeaders(Sequence[Header]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
+    def __add__(self, other: object) -> tuple[Header, ...]:
+        return (*self, *other) if isinstance(other, ManyHeaders | tuple) else NotImplemented
+
+    def __radd__(self, other: object) -> tuple[Header, ...]:
+        # A list is extended, as by a tuple, and stays a list.
+        return (*other, *self) if isinstance(other, tuple) else NotImplemented
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _of_bytes, (bytes(self._view), self._places)
+
     def __repr__(self) -> str:
         return f"<{len(self)} headers>"
+
+
+def _of_bytes(data: bytes, places: np.ndarray) -> ManyHeaders:
+    return ManyHeaders(memoryview(data), places)

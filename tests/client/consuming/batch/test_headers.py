@@ -1,6 +1,9 @@
 """Many headers of a record: the same as their tuple, and made when they are used."""
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
+from copy import copy, deepcopy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +53,29 @@ def test_many_headers_are_as_their_tuple() -> None:
     with pytest.raises(IndexError):
         headers[len(EXPECTED)]
     assert repr(headers) == "<1025 headers>"
+
+
+def pickled(headers: Any) -> Any:
+    return pickle.loads(pickle.dumps(headers))
+
+
+@pytest.mark.parametrize("copied", [copy, deepcopy, pickled])
+def test_many_headers_are_copied_and_pickled(copied: Callable[[Any], Any]) -> None:
+    headers = headers_of(SENT)
+    assert isinstance(copied(headers), ManyHeaders)
+    assert copied(headers) == EXPECTED
+    assert copied(headers[5:9]) == EXPECTED[5:9]
+
+
+def test_many_headers_are_added_to_others() -> None:
+    headers: Any = headers_of(SENT)
+    one = (("h", b"1"),)
+    assert headers + one == (*EXPECTED, *one)
+    assert one + headers == (*one, *EXPECTED)
+    assert headers + headers == EXPECTED * 2
+    listed: list[Header] = [*one]
+    listed += headers
+    assert listed == [*one, *EXPECTED]
 
 
 def test_many_headers_outlive_their_memory() -> None:
