@@ -84,17 +84,23 @@ class Call:
         if self.limits is not None:
             await self._pay(PRODUCE)
         request = await self._context.read()
+        if isinstance(request, CallRefused):  # It was no request.
+            raise request
         self.stand()
         if self._needs.quota == PRODUCE and request is not grpc.aio.EOF and self.limits is not None:
             self.limits.produced(_bytes_of(request), monotonic_ms())
         return request
 
     async def write(self, answer: Any) -> None:  # noqa: ANN401  (a message)
-        """Send an answer."""
+        """Send an answer. Raises CallRefused, also if the client has gone."""
         if self.limits is not None:
             await self._pay(CONSUME)
         self.stand()
-        await self._context.write(answer)
+        try:
+            await self._context.write(answer)
+        except grpc.aio.InternalError as error:
+            sentence = "the client has gone"
+            raise CallRefused(grpc.StatusCode.CANCELLED, sentence) from error
         self.charge_answer(answer)
 
     async def abort(self, status: grpc.StatusCode, sentence: str) -> None:

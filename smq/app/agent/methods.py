@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from shm.timings import RpcTimings
@@ -61,6 +62,8 @@ class CountedCalls:
             raise
         finally:
             self._timings.end(self._rpc, status.value[0], monotonic_ns() - began_ns)
+        if is_refused and found.status is grpc.StatusCode.CANCELLED:
+            raise asyncio.CancelledError  # Nobody is there to be told.
         if is_refused:
             await context.abort(found.status, found.sentence)
         return found
@@ -89,8 +92,19 @@ def service_of(
 
 
 def _reader(method: MethodDescriptor, *, with_bytes: bool) -> Callable[[bytes], Any]:
-    read = GetMessageClass(method.input_type).FromString
-    return (lambda data: Received(read(data), data)) if with_bytes else read
+    """Reads requests. gRPC has no status for what raises here, so that bytes which are no request
+    give the refusal."""
+    message = GetMessageClass(method.input_type)
+
+    def read(data: bytes) -> Any:  # noqa: ANN401  (a message, or CallRefused)
+        try:
+            found = message.FromString(data)
+        except DecodeError:
+            sentence = f"these bytes are no {method.input_type.full_name}"
+            return CallRefused(grpc.StatusCode.INVALID_ARGUMENT, sentence)
+        return Received(found, data) if with_bytes else found
+
+    return read
 
 
 class GuardedMethod:
@@ -115,6 +129,8 @@ class GuardedMethod:
             await call.pay()
             if self._is_read_late and (request := await self._gate.first(context)) is grpc.aio.EOF:
                 raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request")
+            if isinstance(request, CallRefused):
+                raise request
             found = await self._handler(request if self._has_request else None, call)
             call.stand()
             if self._answers_late:

@@ -169,12 +169,19 @@ class RecordStream:
         except REFUSALS as error:
             self._ending = refused_by(error)
         finally:
-            reading.cancel()
-            with suppress(asyncio.CancelledError, CallRefused):  # It may be allowed no more.
-                await reading
-            for partition in [*self._parts]:
-                await self._release(partition)
+            await self._let_go(reading)
+        if not reading.cancelled():
+            reading.result()  # It may be allowed no more, or have sent what is no request.
         await self._say_end()
+
+    async def _let_go(self, reading: asyncio.Task[None]) -> None:
+        """Release all partitions, whatever becomes of one of them, or of this call meanwhile."""
+        reading.cancel()
+        releases = map(self._release, [*self._parts])
+        ended = await asyncio.gather(asyncio.wait([reading]), *releases, return_exceptions=True)
+        for each in ended:
+            if isinstance(each, BaseException):
+                raise each
 
     def _grow(self) -> None:
         now = self._subscriptions.around.topics.find_or_none(self._topic.name)
@@ -196,6 +203,7 @@ class RecordStream:
                 note = pb.SubscribeRecordResponse(error=start.note, partition=partition)
                 await self._write(note)
             task = asyncio.create_task(self._deliver(subscription, partition))
+            task.add_done_callback(self._delivered)
             self._parts[partition] = subscription, task
 
     async def _deliver(self, subscription: PartitionSubscription, partition: int) -> None:
@@ -208,16 +216,20 @@ class RecordStream:
             self._ending = refused_by(error)
             self.end()
 
+    def _delivered(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.end()  # `_release` raises it: a bug of ours.
+
     async def _release(self, partition: int) -> None:
         subscription, task = self._parts.pop(partition)
         subscription.end()
-        try:
-            with suppress(TimeoutError):  # Its client reads nothing: that holds up nobody else.
-                async with asyncio.timeout(RELEASE_S):
-                    await task
+        try:  # Its client may read nothing: that holds up nobody else.
+            done, _ = await asyncio.wait([task], timeout=RELEASE_S)
         finally:
             task.cancel()
             await self._subscriptions.end(subscription)
+        for each in done:
+            each.result()
 
     async def _write(self, response: pb.SubscribeRecordResponse) -> None:
         async with self._writing:
@@ -258,6 +270,8 @@ class RecordStream:
         refused = self._ending
         if refused is None:
             await self._write(pb.SubscribeRecordResponse(is_end_of_stream=True))
+        elif refused.status is grpc.StatusCode.CANCELLED:
+            raise refused
         elif refused.status is grpc.StatusCode.NOT_FOUND:
             await self._write(
                 pb.SubscribeRecordResponse(is_end_of_stream=True, is_end_of_topic=True)

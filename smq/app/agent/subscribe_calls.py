@@ -122,6 +122,8 @@ class SubscribeCalls:
         except REFUSALS as error:
             await answers.refuse(refused_by(error))
         else:
+            if reading.done():
+                reading.result()  # It may have sent what is no request.
             await subscription.commits.flush(subscription.terms.named_group)
             await answers.end()
         finally:

@@ -1,7 +1,7 @@
 """What the subscriptions of both services have in common: how they begin and are acknowledged."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import NamedTuple
@@ -115,6 +115,7 @@ class Subscriptions:
         self.instances = Instances()
         self._held = HeldBytes()
         self._all: dict[PartitionSubscription, InstanceName] = {}
+        self._of: defaultdict[InstanceWindows, set[PartitionSubscription]] = defaultdict(set)
 
     def present(
         self, name: InstanceName, client_id: str, context: Context
@@ -161,9 +162,16 @@ class Subscriptions:
             subscriber=around.live.begin(subscriber),
             all_held=self._held,
         )
-        self._all[subscription] = member.name
+        self.opened(subscription, member.name, member.windows)
         around.commits.members.note(member.name, name, 1)
         return subscription, start
+
+    def opened(
+        self, subscription: PartitionSubscription, name: InstanceName, windows: InstanceWindows
+    ) -> None:
+        """A subscription is open from now on."""
+        self._all[subscription] = name
+        self._of[windows].add(subscription)
 
     async def find_start(
         self, group: NamedGroup, topic: KnownTopic, partition: int, wanted: WantedPlace
@@ -175,10 +183,15 @@ class Subscriptions:
 
     async def end(self, subscription: PartitionSubscription) -> None:
         """A subscription has ended: commit what it has done, whatever happens to the caller."""
-        instance = self._all.pop(subscription)
+        instance, windows = self._all.pop(subscription), subscription.terms.instance
+        self._of[windows].discard(subscription)
+        if not self._of[windows]:
+            del self._of[windows]
         self.around.live.end(subscription.subscriber)
-        await asyncio.shield(subscription.close())
-        self.around.commits.members.note(instance, subscription.name, -1)
+        try:
+            await asyncio.shield(subscription.close())
+        finally:
+            self.around.commits.members.note(instance, subscription.name, -1)
 
     def end_all(self) -> None:
         """The process ends: so do all streams, with what is acknowledged committed."""
@@ -188,9 +201,13 @@ class Subscriptions:
     def settle(self, windows: InstanceWindows, identity: RecordIdentity, *, nack: bool) -> None:
         """An acknowledgement by time and key, on any stream of an instance."""
         found = windows.find(identity)
-        if found is not None:
-            window, offset = found
-            owner = next(each for each in self._all if each.window is window)
+        if found is None:
+            return
+        window, offset = found
+        owner = next((each for each in self._of.get(windows, ()) if each.window is window), None)
+        if owner is None:  # It ends in this turn.
+            windows.unknown += 1
+        else:
             self.settle_offset(owner, offset, nack=nack)
 
     def settle_offset(

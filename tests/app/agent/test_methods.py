@@ -44,9 +44,9 @@ def test_calls_reach_their_handlers_and_others_are_unimplemented() -> None:
         await asyncio.to_thread(ask, port)
         await server.stop(0)
         assert counted(timings) == {
-            "StartPublishSession": {"OK": 1, "INVALID_ARGUMENT": 1},
+            "StartPublishSession": {"OK": 1, "INVALID_ARGUMENT": 2},
             "ClosePublishSession": {"UNIMPLEMENTED": 1},
-            "PublishRecord": {"OK": 1, "FAILED_PRECONDITION": 1},
+            "PublishRecord": {"OK": 1, "FAILED_PRECONDITION": 1, "INVALID_ARGUMENT": 1},
         }
         assert timings.begun.sum() == 0
         assert timings.sums.sum() > 0
@@ -68,6 +68,17 @@ def ask(port: int) -> None:
         assert stream.finish() == []
         with refused(grpc.StatusCode.FAILED_PRECONDITION, "no session"):
             OpenStream(stubs.PublishRecord, pb.PublishRecordRequest()).read()
+        ask_nonsense(channel)
+
+
+def ask_nonsense(channel: grpc.Channel) -> None:
+    """Bytes that are no request, in both kinds of calls."""
+    one = channel.unary_unary(f"/{SERVICE.full_name}/StartPublishSession")
+    many = channel.stream_stream(f"/{SERVICE.full_name}/PublishRecord")
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "no messaging_pb.StartPublishSessionRequest"):
+        one(b"\xff", timeout=60)
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "no messaging_pb.PublishRecordRequest"):
+        next(many(iter([b"\xff"]), timeout=60))
 
 
 def counted(timings: RpcTimings) -> dict[str, dict[str, int]]:

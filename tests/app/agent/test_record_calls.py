@@ -1,7 +1,10 @@
 """SubscribeRecord of a real broker: typed records, and partitions that instances share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import grpc
 import pytest
 
 from smq.agent.proto import mq_agent_pb2 as pb
@@ -16,7 +19,7 @@ from smq.agent.proto.mq_schema_pb2 import (
 )
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.locate import cluster_at
-from tests.app.agent.doors import Doors
+from tests.app.agent.doors import Doors, refused
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -205,6 +208,48 @@ def test_a_deleted_topic_ends_the_stream(doors: Doors) -> None:
     end = stream.read()
     assert (end.is_end_of_stream, end.is_end_of_topic) == (True, True)
     stream.finish()
+
+
+@contextmanager
+def raw_subscriber(doors: Doors, topic: Topic, *metadata: tuple[str, str]) -> Iterator[OpenStream]:
+    """A subscriber with a connection of its own, which sends whatever bytes."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(doors.smq.status().agent, options=options) as channel:
+        call = channel.stream_stream(
+            "/messaging_pb.SeaweedMessagingAgent/SubscribeRecord",
+            response_deserializer=pb.SubscribeRecordResponse.FromString,
+        )
+        yield OpenStream(call, init(topic).SerializeToString(), metadata=metadata, timeout=60)
+
+
+def subscribers(doors: Doors, topic: Topic) -> int:
+    asked = GetTopicSubscribersRequest(topic=topic)
+    return len(doors.broker.GetTopicSubscribers(asked).subscribers)
+
+
+def test_a_subscriber_that_goes_away_leaves_no_partition_behind(doors: Doors) -> None:
+    topic, _ = topic_of(doors, 4)
+    with doors.smq.connect() as client, client.producer() as producer:
+        for number in range(8000):
+            producer.send(kafka_name(topic), b"x" * 1000, partition=number % 4)
+    for _ in range(3):
+        with raw_subscriber(doors, topic) as stream:
+            stream.read()
+            soon(lambda: subscribers(doors, topic) == 4)
+        soon(lambda: subscribers(doors, topic) == 0)
+
+
+def test_bytes_that_are_no_message_end_the_stream_and_hold_nothing(doors: Doors) -> None:
+    topic, _ = topic_of(doors, 4)
+    for partition in range(4):
+        fill(doors, topic, partition, range(10))
+    with raw_subscriber(doors, topic, *EXPLICIT) as stream:
+        stream.read()
+        stream.send(b"\xff\xff\xff")
+        words = "these bytes are no messaging_pb.SubscribeRecordRequest"
+        with refused(grpc.StatusCode.INVALID_ARGUMENT, words):
+            stream.finish_reading()
+    assert subscribers(doors, topic) == 0
 
 
 def test_many_groups_read_a_partition_while_one_of_them_reads_nothing(doors: Doors) -> None:

@@ -1,18 +1,25 @@
 """What subscriptions have in common: instances with several streams, and what they ask for."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from smq.agent.in_flight import InstanceWindows, PartitionWindow, RecordIdentity
 from smq.agent.layouts import RingLayout
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.agent.topic_names import TopicName
-from smq.app.agent.members import InstanceName
-from smq.app.agent.subscribing import Instances, filter_of, is_explicit
+from smq.app.agent.live import Live, LiveSubscriber
+from smq.app.agent.members import GroupMembers, InstanceName
+from smq.app.agent.subscribing import Instances, Subscriptions, filter_of, is_explicit
 from smq.app.agent.topics import KnownTopic
 from smq.model.record_types import RecordField, text_of
 from smq.model.topic_configs import RECORD_TYPE
+from smq.wire.internal.groups import GroupHeld, HoldGroups
+
+RECORD = RecordIdentity(1, b"k")
 
 
 class Call:
@@ -58,3 +65,43 @@ def test_a_filter_is_of_the_topics_columns() -> None:
     assert keep([DataMessage()]) == []
     with pytest.raises(ValueError, match="there is no column cost"):
         asyncio.run(filter_of("cost > 1", topic))
+
+
+class Ending:
+    """A subscription of one record, which the test ends."""
+
+    def __init__(self, windows: InstanceWindows) -> None:
+        self.window, self.subscriber, self.name = PartitionWindow(0), None, None
+        self.terms = SimpleNamespace(instance=windows)
+        windows.add(self.window)
+        self.window.take(0, RECORD, 0)
+        windows.delivered(self.window, 0)
+
+    def acknowledge(self, offset: int) -> bool:
+        return self.window.acknowledge(offset)
+
+    async def close(self) -> None:
+        self.terms.instance.remove(self.window)
+
+
+def test_an_acknowledgement_in_the_turn_in_which_its_stream_ends_is_unknown() -> None:
+    async def talk() -> None:
+        windows, instance = InstanceWindows(), InstanceName("g", "i")
+        ending: Any = Ending(windows)
+        around: Any = SimpleNamespace(
+            live=Live[LiveSubscriber](), commits=SimpleNamespace(members=GroupMembers(nobody))
+        )
+        subscriptions = Subscriptions(around)
+        subscriptions.opened(ending, instance, windows)
+        end = asyncio.create_task(subscriptions.end(ending))
+        await asyncio.sleep(0)
+        subscriptions.settle(windows, RECORD, nack=False)
+        await end
+        subscriptions.settle(windows, RECORD, nack=False)
+        assert windows.unknown == 2
+
+    asyncio.run(talk())
+
+
+async def nobody(_: HoldGroups) -> list[GroupHeld]:
+    return []
