@@ -7,7 +7,7 @@ their next step.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +17,7 @@ import grpc
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.members import GroupMembers, mixed
 from smq.app.agent.refusals import REFUSALS, CallRefused, refused_by
+from smq.app.agent.topics import KnownTopic
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.group_admin import OUTSIDE, GroupVoice, commit_offsets, committed_offsets
 from smq.client.names import TopicPartition
@@ -52,6 +53,11 @@ class NamedGroup(NamedTuple):
     asker: Peer | None = None
 
 
+class _NotedOffset(NamedTuple):
+    topic: KnownTopic
+    offset: int
+
+
 class _Turn:
     """Commits of a group, of which the later one must not come first."""
 
@@ -63,9 +69,11 @@ class _Turn:
 class GroupCommits:
     """The offsets that are to be committed, and those of the groups that refuse them."""
 
-    def __init__(self, broker: BrokerSide, members: GroupMembers) -> None:
-        self._broker, self.members = broker, members
-        self._dirty: dict[NamedGroup, dict[TopicPartition, int]] = defaultdict(dict)
+    def __init__(
+        self, broker: BrokerSide, members: GroupMembers, is_there: Callable[[KnownTopic], bool]
+    ) -> None:
+        self._broker, self.members, self.is_there = broker, members, is_there
+        self._dirty: dict[NamedGroup, dict[TopicPartition, _NotedOffset]] = defaultdict(dict)
         self._refused: dict[NamedGroup, CallRefused] = {}
         self._turns: dict[str, _Turn] = defaultdict(_Turn)  # Of groups that commit now.
         self._patience_s: float | None = None
@@ -82,10 +90,12 @@ class GroupCommits:
         self._refused.pop(group, None)
         return await self._broker.ask(partial(committed_offsets, group_id=group.name), group.asker)
 
-    def note(self, group: NamedGroup, name: TopicPartition, offset: int) -> None:
-        """Everything below an offset is done with."""
-        if group.name:
-            self._dirty[group][name] = offset
+    def note(self, group: NamedGroup, topic: KnownTopic, partition: int, offset: int) -> None:
+        """Everything below an offset is done with. Of a topic that is gone nothing is committed:
+        another one may have its name."""
+        if group.name and self.is_there(topic):
+            name = TopicPartition(topic.kafka_name, partition)
+            self._dirty[group][name] = _NotedOffset(topic, offset)
 
     def check(self, group: NamedGroup) -> None:
         """Raises Refused if the group takes no commits of ours any more."""
@@ -116,23 +126,27 @@ class GroupCommits:
                 del self._turns[group.name]
 
     async def _commit(self, group: NamedGroup) -> None:
-        offsets = self._dirty.pop(group, None)
-        if not offsets:
+        noted = self._dirty.pop(group, None)
+        if not noted:
             return
         try:
-            await self._commit_by_member(group, offsets)
+            await self._commit_by_member(group, noted)
         except REFUSALS as error:
             refused = refused_by(error)
             if refused.status in _AGAIN:
-                self._dirty[group] = offsets | self._dirty[group]
+                self._dirty[group] = noted | self._dirty[group]
             else:
                 self._note_refused(group, refused)
 
     async def _commit_by_member(
-        self, group: NamedGroup, offsets: Mapping[TopicPartition, int]
+        self, group: NamedGroup, noted: Mapping[TopicPartition, _NotedOffset]
     ) -> None:
         """Raises BrokerError, Refused."""
         for _ in range(ATTEMPTS):
+            there = ((name, each) for name, each in noted.items() if self.is_there(each.topic))
+            offsets = {name: each.offset for name, each in there}
+            if not offsets:
+                return
             voice = self.members.voice(group.name)
             commit = partial(_commit, group=group.name, offsets=offsets, voice=voice)
             if await self._broker.ask(commit, group.asker):

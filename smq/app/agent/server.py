@@ -252,7 +252,7 @@ def _parts(
         (publishers, subscribers),
     )
     publishing = PublishCalls(topics, broker, calls, publishers)
-    readers, commits = PartitionReaders(broker), GroupCommits(broker, members)
+    readers, commits = PartitionReaders(broker), GroupCommits(broker, members, topics.is_there)
     fetching = FetchCalls(topics, broker, readers, subscribers)
     feeds = PartitionFeeds(readers)
     around = SubscriberSurroundings(topics, broker, feeds, commits, subscribers)

@@ -132,7 +132,7 @@ class Subscriptions:
         name = TopicPartition(topic.kafka_name, partition)
         start = await self.find_start(group, topic, partition, wanted)
         if start.resets:
-            around.commits.note(group, name, start.offset)
+            around.commits.note(group, topic, partition, start.offset)
         reader = around.feeds.cursor(topic, partition, start.offset, member.keep)
         now_ns = wall_ms() * MS_NS
         subscriber = LiveSubscriber(

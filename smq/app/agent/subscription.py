@@ -23,6 +23,7 @@ from smq.app.agent.feeds import FeedCursor
 from smq.app.agent.live import LiveSubscriber
 from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import monotonic_ms
+from smq.client.errors import NoSuchTopic
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
 from smq.security.audit import DENIALS
@@ -119,6 +120,8 @@ class PartitionSubscription:
         while not self._has_ended:
             self._news.clear()  # First: what comes while we look is not waited for.
             self.commits.check(self.terms.named_group)
+            if not self.commits.is_there(self.topic):  # Nobody may read who would notice.
+                raise NoSuchTopic(self.topic.kafka_name)
             await self._carry_out_seek()
             self.window.expire(monotonic_ms())
             await self._bury()
@@ -165,7 +168,7 @@ class PartitionSubscription:
         self.reader.seek(offset)
         self._begin(offset)
         if resets:
-            self.commits.note(self.terms.named_group, self.name, offset)
+            self._note(offset)
         if not self._seek.done():  # Its caller may be gone.
             self._seek.set_result(None)
         self._seek = None
@@ -254,7 +257,10 @@ class PartitionSubscription:
     def _note_commit(self) -> None:
         if self.window.commit > self._committed:
             self._committed = self.subscriber.position = self.window.commit
-            self.commits.note(self.terms.named_group, self.name, self._committed)
+            self._note(self._committed)
+
+    def _note(self, offset: int) -> None:
+        self.commits.note(self.terms.named_group, self.topic, self.name.partition, offset)
 
     # --- waiting ---------------------------------------------------------------------------------
 
@@ -267,7 +273,8 @@ class PartitionSubscription:
         due_ms = self.window.due_ms()
         if self._dying:
             due_ms = min(self._dying_due_ms, due_ms or self._dying_due_ms)
-        wait_s = None if due_ms is None else max(0, due_ms - monotonic_ms()) / 1000
+        left_s = READ_WAIT_S if due_ms is None else max(0, due_ms - monotonic_ms()) / 1000
+        wait_s = min(left_s, READ_WAIT_S)  # Then `run` looks at what tells nobody.
         try:
             await asyncio.wait(waiting, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import grpc
 import pytest
 
+from smq.agent.layouts import RingLayout
+from smq.agent.topic_names import TopicName
 from smq.app.agent.commits import GroupCommits, NamedGroup, group_of
 from smq.app.agent.members import GroupMembers, InstanceName
 from smq.app.agent.refusals import CallRefused
+from smq.app.agent.topics import KnownTopic
 from smq.client.errors import BrokerUnavailable
 from smq.client.kafka.group_admin import OUTSIDE
 from smq.client.names import TopicPartition
@@ -17,6 +21,7 @@ from smq.model.errors import BrokerError, ErrorCode, Unavailable
 from smq.security.principals import Peer, Principal
 from smq.wire.internal.groups import GroupHeld, HoldGroups
 
+TOPIC = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
 NAME = TopicPartition("t", 0)
 G = NamedGroup("g")
 
@@ -41,10 +46,14 @@ async def nobody(_: HoldGroups) -> list[GroupHeld]:
     raise Unavailable("coordinator", "it is away")
 
 
+def always(_: KnownTopic) -> bool:
+    return True
+
+
 def commits_with(*errors: Exception) -> tuple[Asked, GroupCommits]:
     asked = Asked()
     asked.errors += errors
-    return asked, GroupCommits(asked, GroupMembers(nobody))  # type: ignore[arg-type]
+    return asked, GroupCommits(asked, GroupMembers(nobody), always)  # type: ignore[arg-type]
 
 
 def test_seaweedmqs_name_of_a_group_of_kafka_is_that_group() -> None:
@@ -55,10 +64,29 @@ def test_the_newest_offset_of_each_partition_is_committed_once() -> None:
     async def talk() -> None:
         asked, commits = commits_with()
         for offset in (1, 2, 3):
-            commits.note(G, NAME, offset)
-        commits.note(NamedGroup(""), NAME, 9)
+            commits.note(G, TOPIC, 0, offset)
+        commits.note(NamedGroup(""), TOPIC, 0, 9)
         await asyncio.gather(commits.flush(G), commits.flush(G), commits.flush(NamedGroup("")))
         assert asked.committed == [{"group": "g", "offsets": {NAME: 3}, "voice": OUTSIDE}]
+
+    asyncio.run(talk())
+
+
+def test_an_offset_of_a_deleted_topic_is_not_committed_for_another_of_its_name() -> None:
+    async def talk() -> None:
+        asked, there = Asked(), {TOPIC.id}
+        new = TOPIC._replace(id=UUID(int=2))
+        members = GroupMembers(nobody)
+        commits = GroupCommits(asked, members, lambda topic: topic.id in there)  # type: ignore[arg-type]
+        commits.note(G, TOPIC, 0, 40)
+        there.clear()
+        there.add(new.id)
+        await commits.flush(G)
+        assert asked.committed == []
+        commits.note(G, new, 0, 1)
+        commits.note(G, TOPIC, 0, 41)
+        await commits.flush(G)
+        assert [each["offsets"] for each in asked.committed] == [{NAME: 1}]
 
     asyncio.run(talk())
 
@@ -66,10 +94,10 @@ def test_the_newest_offset_of_each_partition_is_committed_once() -> None:
 def test_an_offset_that_cannot_be_committed_now_is_committed_later() -> None:
     async def talk() -> None:
         asked, commits = commits_with(BrokerUnavailable("away"))
-        commits.note(G, NAME, 1)
+        commits.note(G, TOPIC, 0, 1)
         flushing = asyncio.create_task(commits.flush(G))
         await asyncio.sleep(0)
-        commits.note(G, NAME, 2)
+        commits.note(G, TOPIC, 0, 2)
         await flushing
         commits.check(G)
         await commits.flush(G)
@@ -82,7 +110,7 @@ def test_a_group_that_refuses_commits_ends_its_subscribers_until_another_begins(
     async def talk() -> None:
         mixed = CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "it has Kafka's consumers")
         _, commits = commits_with(mixed)
-        commits.note(G, NAME, 1)
+        commits.note(G, TOPIC, 0, 1)
         await commits.flush(G)
         commits.check(NamedGroup("other"))
         with pytest.raises(CallRefused, match="Kafka's consumers"):
@@ -99,9 +127,9 @@ def test_a_broker_that_stops_is_waited_for_no_longer_than_that_takes() -> None:
             await asyncio.Event().wait()
 
     async def talk() -> None:
-        commits = GroupCommits(Silent(), GroupMembers(nobody))  # type: ignore[arg-type]
+        commits = GroupCommits(Silent(), GroupMembers(nobody), always)  # type: ignore[arg-type]
         commits.stop()
-        commits.note(G, NAME, 1)
+        commits.note(G, TOPIC, 0, 1)
         await commits.flush(G)
 
     asyncio.run(talk())
@@ -116,7 +144,7 @@ def test_a_group_that_refuses_one_user_takes_the_commits_of_others() -> None:
             NamedGroup("g", Peer(Principal("User", name), "10.0.0.7")) for name in ("alice", "bob")
         )
         for group in (alice, bob):
-            commits.note(group, NAME, 1)
+            commits.note(group, TOPIC, 0, 1)
             await commits.flush(group)
         with pytest.raises(CallRefused, match="not allowed") as raised:
             commits.check(alice)
@@ -137,11 +165,11 @@ def test_a_member_commits_and_again_once_the_coordinator_knows_it() -> None:
             return [GroupHeld(0, generation, []) for _ in question.groups]
 
         asked, members = Asked(), GroupMembers(hold)
-        commits = GroupCommits(asked, members)  # type: ignore[arg-type]
+        commits = GroupCommits(asked, members, always)  # type: ignore[arg-type]
         telling = asyncio.create_task(members.keep_telling())
         async with members.present(InstanceName("g", "a"), "client", "10.0.0.7"):
             asked.takes = [False]
-            commits.note(G, NAME, 1)
+            commits.note(G, TOPIC, 0, 1)
             await commits.flush(G)
             voices = [each["voice"] for each in asked.committed]
             assert [each.generation for each in voices] == [5, 6]
@@ -155,7 +183,7 @@ def test_a_group_that_does_not_know_who_is_outside_is_kafkas() -> None:
     async def talk() -> None:
         asked, commits = commits_with()
         asked.takes = [False]
-        commits.note(G, NAME, 1)
+        commits.note(G, TOPIC, 0, 1)
         await commits.flush(G)
         with pytest.raises(CallRefused, match="consumers of Kafka's protocol"):
             commits.check(G)

@@ -16,6 +16,7 @@ from smq.agent.topic_names import TopicName
 from smq.app.agent.live import LiveSubscriber
 from smq.app.agent.subscription import PartitionSubscription, SubscriptionTerms
 from smq.app.agent.topics import KnownTopic
+from smq.client.errors import NoSuchTopic
 from smq.client.names import TopicPartition
 
 TOPIC = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
@@ -77,12 +78,17 @@ class Noted:
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
+        self.has_topic = True
 
     def check(self, _: str) -> None:
         pass
 
-    def note(self, _: str, name: TopicPartition, offset: int) -> None:
-        assert name == NAME
+    def is_there(self, topic: KnownTopic) -> bool:
+        assert topic is TOPIC
+        return self.has_topic
+
+    def note(self, _: str, topic: KnownTopic, partition: int, offset: int) -> None:
+        assert (topic, partition) == (TOPIC, 0)
         self.offsets.append(offset)
 
     async def flush(self, _: str) -> None:
@@ -199,5 +205,18 @@ def test_a_seek_of_a_partition_that_is_released_is_refused() -> None:
                 with pytest.raises(ValueError, match="delivers the partition no more"):
                     async with asyncio.timeout(10):
                         await seek
+
+    asyncio.run(talk())
+
+
+def test_a_subscriber_with_a_full_window_is_told_of_a_deletion() -> None:
+    async def talk() -> None:
+        found = Running(Log(0, 1), window=1)
+        task = asyncio.create_task(found.subscription.run(found.write))
+        await found.read(1)
+        found.commits.has_topic = False
+        async with asyncio.timeout(60):
+            with pytest.raises(NoSuchTopic):
+                await task
 
     asyncio.run(talk())
