@@ -120,7 +120,7 @@ class FetchCalls:
         ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
         times = await self._broker.ask(partial(_times, topic=topic, partition=partition))
         first, last = times
-        ranges = self._live.of(topic.kafka_name)
+        ranges = self._live.of(topic.id)
         return pb.GetPartitionRangeInfoResponse(
             offset_range=pb.OffsetRangeInfo(
                 earliest_offset=ends.earliest,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from uuid import UUID
 
 from smq.agent.layouts import RingRange
 
@@ -11,7 +12,7 @@ from smq.agent.layouts import RingRange
 class LivePublisher:
     """A stream of a publisher to one partition."""
 
-    topic: str
+    topic: UUID
     partition: RingRange
     name: str
     client_id: str
@@ -25,7 +26,7 @@ class LivePublisher:
 class LiveSubscriber:
     """A stream of a subscriber from one partition."""
 
-    topic: str
+    topic: UUID
     partition: RingRange
     group: str
     consumer_id: str
@@ -54,6 +55,6 @@ class Live(Generic[Stream]):
         """A stream has ended."""
         self._open.pop(stream, None)
 
-    def of(self, topic: str) -> Iterator[Stream]:
-        """The streams of a topic, by Kafka's name."""
+    def of(self, topic: UUID) -> Iterator[Stream]:
+        """The streams of a topic: of its name there may be others, which it has replaced."""
         return (each for each in self._open if each.topic == topic)

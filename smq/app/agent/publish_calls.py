@@ -80,7 +80,7 @@ class PublishCalls:
         now_ns = wall_ms() * MS_NS
         publisher = self._live.begin(
             LivePublisher(
-                topic=topic.kafka_name,
+                topic=topic.id,
                 partition=wanted,
                 name=first.init.publisher_name,
                 client_id=context.peer(),

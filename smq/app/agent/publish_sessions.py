@@ -42,7 +42,7 @@ class SessionPublishers:
         if publisher is None:
             publisher = self._to[partition] = self._live.begin(
                 LivePublisher(
-                    topic=self._session.topic.kafka_name,
+                    topic=self._session.topic.id,
                     partition=range_of(layout, partition),
                     name=self._session.publisher,
                     client_id=self._client_id,

@@ -136,7 +136,7 @@ class Subscriptions:
         reader = around.feeds.cursor(topic, partition, start.offset, member.keep)
         now_ns = wall_ms() * MS_NS
         subscriber = LiveSubscriber(
-            topic=topic.kafka_name,
+            topic=topic.id,
             partition=range_of(topic.layout, partition),
             group=group.name,
             consumer_id=member.name.instance,

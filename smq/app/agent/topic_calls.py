@@ -20,7 +20,7 @@ from smq.app.agent.refusals import CallRefused, Code, NotAllowed
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import assignments, partition_message, topic_message, topic_name
 from smq.client.kafka import admin
-from smq.client.kafka.topic_changes import add_partitions, alter_topic
+from smq.client.kafka.topic_changes import alter_topic, grow_topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.record_types import text_of
 from smq.model.topic_configs import KEY_COLUMNS, NAMESPACE, RECORD_TYPE, SCHEMA_FORMAT
@@ -140,14 +140,24 @@ class TopicCalls:
         if topic is None:
             topic = await self._created(name, count, configs, call)
         if count > topic.layout.partition_count:
-            added = count - topic.layout.partition_count
-            add = partial(add_partitions, name=name.kafka_name, added=added)
-            await self._broker.ask(add, call.asker)
+            await self._grow(name, count, call)
         new = {key: value for key, value in configs.items() if topic.configs.get(key) != value}
         if new:
             change = partial(alter_topic, name=name.kafka_name, new=new, unset=())
             await self._broker.ask(change, call.asker)
         return self._topics.find(name)
+
+    async def _grow(self, name: TopicName, count: int, call: Context) -> None:
+        """Have so many partitions in all: others may ask for the same at the same time."""
+        try:
+            await self._broker.ask(
+                partial(grow_topic, name=name.kafka_name, count=count), call.asker
+            )
+        except BrokerError as error:
+            if error.code != ErrorCode.INVALID_PARTITIONS:
+                raise
+            if self._topics.find(name).layout.partition_count < count:
+                raise
 
     async def _created(
         self, name: TopicName, count: int, configs: dict[str, str], call: Context
@@ -198,7 +208,7 @@ class TopicCalls:
         self, request: pb.GetTopicPublishersRequest, call: Context
     ) -> pb.GetTopicPublishersResponse:
         topic = self._topics.asked(call, topic_name(request.topic))
-        found = self._publishers.of(topic.kafka_name)
+        found = self._publishers.of(topic.id)
         return pb.GetTopicPublishersResponse(publishers=map(self._publisher, found))
 
     def _publisher(self, each: LivePublisher) -> pb.TopicPublisher:
@@ -218,7 +228,7 @@ class TopicCalls:
         self, request: pb.GetTopicSubscribersRequest, call: Context
     ) -> pb.GetTopicSubscribersResponse:
         topic = self._topics.asked(call, topic_name(request.topic))
-        all_found = [*self._subscribers.of(topic.kafka_name)]
+        all_found = [*self._subscribers.of(topic.id)]
         names = [each.group for each in all_found]
         choice = call.rights.choice(Operation.DESCRIBE, ResourceType.GROUP)
         found = compress(all_found, await asyncio.to_thread(choice, names))

@@ -35,12 +35,20 @@ def alter_topic(cluster: Cluster, name: str, new: Mapping[str, str], unset: Iter
 def add_partitions(cluster: Cluster, name: str, added: int) -> int:
     """Add partitions to a topic; returns its new count. Raises NoSuchTopic, BrokerError."""
     count = len(cluster.retrying(lambda: cluster.topic(name)).leaders) + added
+    grow_topic(cluster, name, count)
+    return count
+
+
+def grow_topic(cluster: Cluster, name: str, count: int) -> None:
+    """Give a topic more partitions, `count` in all.
+
+    Raises NoSuchTopic, BrokerError: INVALID_PARTITIONS if it has as many already.
+    """
     wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
     result = only(cluster.anyone().ask(CREATE_PARTITIONS, request).results, "topic")
     check(result.error_code, result.error_message, Act("add partitions to", topic=name))
     cluster.forget()
-    return count
 
 
 def delete_records(

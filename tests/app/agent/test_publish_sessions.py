@@ -54,11 +54,11 @@ def test_of_too_many_the_oldest_goes() -> None:
 def test_a_session_is_a_publisher_to_each_partition_that_has_its_records() -> None:
     live = Live[LivePublisher]()
     publishers = SessionPublishers(live, PublishSession(TOPIC, "till-7", "alice"), "peer")
-    assert [*live.of("shop.orders")] == []
+    assert [*live.of(TOPIC.id)] == []
     for partition, offset in ((1, 5), (0, 3), (1, 6), (2, 9), (0, -1)):
         publishers.note(PublishAnswer(1, offset, offset, 1, partition=partition))
-    found = [*live.of("shop.orders")]
+    found = [*live.of(TOPIC.id)]
     assert [(each.partition.start, each.acked_offset) for each in found] == [(1260, 6), (0, 3)]
     assert {(each.name, each.client_id) for each in found} == {("till-7", "peer")}
     publishers.end()
-    assert [*live.of("shop.orders")] == []
+    assert [*live.of(TOPIC.id)] == []

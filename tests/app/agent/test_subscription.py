@@ -22,7 +22,7 @@ from smq.client.names import TopicPartition
 TOPIC = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
 NAME = TopicPartition("t", 0)
 NOBODY = LiveSubscriber(
-    topic="t",
+    topic=TOPIC.id,
     partition=RingRange(2520, 0, 2520, 0),
     group="g",
     consumer_id="c",

@@ -1,5 +1,7 @@
 """SeaweedMQ's calls about topics, to a real broker."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import grpc
 import pytest
 
@@ -77,6 +79,16 @@ def test_more_partitions_begin_a_later_layout(doors: Doors) -> None:
     assert found.created_at_ns == before.partition.unix_time_ns
     assert found.last_updated_ns == after[0].partition.unix_time_ns
     assert found.partition_count == 2
+
+
+def test_callers_that_want_as_many_partitions_at_once_have_as_many(doors: Doors) -> None:
+    for number in range(5):
+        name = f"at-once-{number}"
+        configure(doors, name, 1)
+        with ThreadPoolExecutor(4) as callers:
+            found = callers.map(lambda _, name=name: configure(doors, name, 6), range(4))  # type: ignore[misc]
+            assert [len(each.broker_partition_assignments) for each in found] == [6] * 4
+        assert described(doors, name).partition_count == 6
 
 
 def test_retention_types_and_columns_are_kept_and_nil_changes_nothing(doors: Doors) -> None:
