@@ -86,7 +86,7 @@ def test_callers_that_want_as_many_partitions_at_once_have_as_many(doors: Doors)
         name = f"at-once-{number}"
         configure(doors, name, 1)
         with ThreadPoolExecutor(4) as callers:
-            found = callers.map(lambda _, name=name: configure(doors, name, 6), range(4))  # type: ignore[misc]
+            found = callers.map(lambda _, name=name: configure(doors, name, 6), range(4))
             assert [len(each.broker_partition_assignments) for each in found] == [6] * 4
         assert described(doors, name).partition_count == 6
 
