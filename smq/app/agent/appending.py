@@ -7,7 +7,7 @@ at all, so that what the broker would refuse a batch for is looked at here, reco
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -90,7 +90,12 @@ class Appender:
         self._topics = topics
         self._sequences = sequences
         self._loop = asyncio.get_running_loop()
-        setting = partial(topics.setting, topic)
+        self._follow(topic.configs)
+
+    def _follow(self, configs: Mapping[str, str]) -> None:
+        """Know the configs of now: the broker refuses whole batches, with others' records."""
+        self._configs = configs
+        setting = partial(self._topics.setting, self._topic._replace(configs=configs))
         self._needs_key = COMPACT in setting("cleanup.policy").split(",")
         self._has_own_times = setting("message.timestamp.type") == KEEPS_APPEND_TIME
         self._before_max_ms = int(setting("message.timestamp.before.max.ms"))
@@ -141,8 +146,11 @@ class Appender:
         )
 
     def _check(self, record: PublishedRecord) -> None:
-        if not self._topics.is_there(self._topic):  # Another one may have its name.
+        configs = self._topics.configs_of(self._topic)
+        if configs is None:  # Another one may have its name.
             raise no_topic(self._topic.name)
+        if configs is not self._configs:
+            self._follow(configs)
         if self._needs_key and record.key is None:
             raise invalid(f"topic {self._topic.name} is compacted: its records need a key")
         if self._has_own_times:

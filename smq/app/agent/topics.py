@@ -85,8 +85,12 @@ class KnownTopics:
 
     def is_there(self, topic: KnownTopic) -> bool:
         """Whether it is still a topic, and no other one of its name."""
+        return self.configs_of(topic) is not None
+
+    def configs_of(self, topic: KnownTopic) -> Mapping[str, str] | None:
+        """The configs that a topic has now; None: it is gone."""
         found = self._now().by_name.get(topic.kafka_name)
-        return found is not None and found.id == topic.id
+        return found.configs if found is not None and found.id == topic.id else None
 
     def has_kafka_name(self, name: str) -> bool:
         """Whether Kafka has a topic of this name, in whatever namespace."""

@@ -1,7 +1,7 @@
 """A publisher's stream: answers in order, bounded reading, records that are refused before sent."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -77,13 +77,16 @@ class Producer:
 class Topics:
     def __init__(self, **configs: str) -> None:
         self.has_gone = False
+        self.change(**configs)
+
+    def change(self, **configs: str) -> None:
         self._configs = DEFAULTS | {key.replace("_", "."): each for key, each in configs.items()}
 
     def setting(self, _: KnownTopic, name: str) -> str:
         return self._configs[name]
 
-    def is_there(self, topic: KnownTopic) -> bool:
-        return topic is TOPIC and not self.has_gone
+    def configs_of(self, topic: KnownTopic) -> Mapping[str, str] | None:
+        return self._configs if topic is TOPIC and not self.has_gone else None
 
 
 def record(**rest: Any) -> PublishedRecord:
@@ -106,6 +109,19 @@ def test_records_of_a_topic_that_has_gone_are_refused() -> None:
         await mine.append(record())
         topics.has_gone = True
         with pytest.raises(CallRefused, match="there is no topic shop/orders"):
+            await mine.append(record())
+        assert len(producer.sent) == 1
+
+    asyncio.run(talk())
+
+
+def test_records_are_judged_by_the_configs_of_now() -> None:
+    async def talk() -> None:
+        producer, topics = Producer(), Topics()
+        mine = Appender(producer, topics, TOPIC, "", Sequences[Any]())  # type: ignore[arg-type]
+        await mine.append(record())
+        topics.change(cleanup_policy="compact")
+        with pytest.raises(CallRefused, match="its records need a key"):
             await mine.append(record())
         assert len(producer.sent) == 1
 
