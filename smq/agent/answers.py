@@ -9,7 +9,8 @@ and of the first offset among them. While it waits, records of other partitions 
 so keys over many partitions cost an answer each in LATE_MS, and not one for each record. Answers
 leave in the order of their last records. A refused record has an answer of its own, and so has
 a mark of the publisher's among its records. A publisher that reads nothing is owed UNREAD_MAX
-answers and one for each partition, and no more.
+answers, one more, and one for each partition: an answer that names a refused record takes up
+refusals only, and the one behind it all the rest.
 """
 
 from collections import deque
@@ -93,11 +94,17 @@ class Answers:
         self._waiting.clear()
 
     def _owe(self, answer: PublishAnswer) -> None:
-        if len(self._due) < UNREAD_MAX:
+        newest = self._due[-1] if len(self._due) >= UNREAD_MAX else None
+        if newest is None or self._is_apart(newest, answer):
             self._due.append(answer)
         else:
-            self._due[-1].take(answer)
+            newest.take(answer)
             self.merged += 1
+
+    def _is_apart(self, newest: PublishAnswer, answer: PublishAnswer) -> bool:
+        """Whether the newest answer names a record that was refused, and the other is of others.
+        There is one such answer more than UNREAD_MAX at most."""
+        return bool(newest.error) and not answer.error and len(self._due) == UNREAD_MAX
 
     def due_ms(self) -> int | None:
         """When there is an answer to take; None: not before another record."""
@@ -115,6 +122,6 @@ class Answers:
         return self._due.popleft()
 
     def invariants(self) -> None:
-        assert len(self._due) <= UNREAD_MAX
+        assert len(self._due) <= UNREAD_MAX + 1
         assert all(each.count < self._interval for each in self._waiting.values())
         assert all(each.count <= self._interval for each in self._due) or self.merged

@@ -85,6 +85,21 @@ def test_unread_refusals_are_counted_by_the_newest_answer() -> None:
     assert (last.error, last.merged_errors) == ("it does not fit", 5)
 
 
+def test_an_unread_refusal_names_its_record_whatever_comes_behind_it() -> None:
+    answers = Answers(1)
+    for offset in range(UNREAD_MAX - 1):
+        answers.add(appended(offset), 0)
+    answers.add(refused(5), 0)
+    for offset in range(UNREAD_MAX, UNREAD_MAX + 3):
+        answers.add(appended(offset), 0)
+        answers.invariants()
+    answers.add(refused(6), 0)
+    *_, refusal, last = taken(answers)
+    assert (refusal.tag, refusal.error, refusal.last_offset) == (5, "it does not fit", -1)
+    assert (last.base_offset, last.last_offset, last.error) == (UNREAD_MAX, UNREAD_MAX + 2, "")
+    assert last.merged_errors == 1
+
+
 def test_keys_over_many_partitions_have_an_answer_for_each_partition() -> None:
     answers = Answers(100)
     for number in range(40):
