@@ -85,7 +85,7 @@ def test_unread_refusals_are_counted_by_the_newest_answer() -> None:
     assert (last.error, last.merged_errors) == ("it does not fit", 5)
 
 
-def test_an_unread_refusal_names_its_record_whatever_comes_behind_it() -> None:
+def test_an_unread_refusal_keeps_its_record_when_others_come_behind_it() -> None:
     answers = Answers(1)
     for offset in range(UNREAD_MAX - 1):
         answers.add(appended(offset), 0)

@@ -209,7 +209,7 @@ def test_a_seek_of_a_partition_that_is_released_is_refused() -> None:
     asyncio.run(talk())
 
 
-def test_a_subscriber_with_a_full_window_is_told_of_a_deletion() -> None:
+def test_a_subscriber_learns_of_a_deletion_when_its_window_is_full() -> None:
     async def talk() -> None:
         found = Running(Log(0, 1), window=1)
         task = asyncio.create_task(found.subscription.run(found.write))
