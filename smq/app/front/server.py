@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
@@ -51,6 +52,7 @@ from smq.security.listener_rules import takes_tokens_by_http
 from smq.security.listeners import http_host, http_listener, listeners_of
 from smq.security.plain import PlainServer
 
+SWITCH_S = 0.0005  # The GIL's switch interval, for which the loop waits for a page's thread.
 KEYS_S = 1.0  # Between two looks at the files of keys.
 # Each takes some tenths of a millisecond. With few, those who come quickly from one address keep
 # others waiting in the queue.
@@ -86,6 +88,7 @@ class OurServer(Server):
 
 def serve_http(inheritance: Inheritance) -> None:
     """Serve until asked to stop. Raises SystemExit if the filer cannot be used at all."""
+    sys.setswitchinterval(SWITCH_S)
     asyncio.run(_serve(inheritance))
 
 

@@ -15,8 +15,9 @@ from smq.model.references import HEADER as REFERENCE_HEADER
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 HEX_BYTES = 512  # Shown of binary data.
-SHOWN_BYTES_MAX = 256 * 1024  # Of a key, a header or a value; JSON that is longer is not indented.
-INDENTED_LETTERS_MAX = 4 * SHOWN_BYTES_MAX  # Lists within lists grow with their depth.
+SHOWN_BYTES_MAX = 256 * 1024  # Of a key, a header or a value.
+PARSED_BYTES_MAX = 64 * 1024  # Of JSON: the parser holds the GIL. What is longer is not indented.
+INDENTED_LETTERS_MAX = 16 * PARSED_BYTES_MAX  # Lists within lists grow with their depth.
 NAME_LETTERS = 1000  # Of a name: those of clients and groups may have 32,767 bytes.
 CONTENT_TYPE = "content-type"
 _KINDS_BY_TYPE = {
@@ -58,14 +59,15 @@ def shown(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
         return Shown("binary", _hex(data[:HEX_BYTES]), is_cut or len(data) > HEX_BYTES)
     if kind == "reference":
         return Shown(kind, _spelled(text), is_cut)
-    is_json = text.lstrip()[:1] in {"{", "["} and (is_cut or _parsed(text) is not None)
+    is_long = is_cut or len(data) > PARSED_BYTES_MAX
+    is_json = text.lstrip()[:1] in {"{", "["} and (is_long or _parsed(text) is not None)
     return Shown("JSON" if is_json else "text", _spelled(text), is_cut)
 
 
 def pretty(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
     """The same with indented JSON, for a record's own page."""
     found = shown(data, size, headers)
-    if found.kind != "JSON" or found.is_cut or data is None:
+    if data is None or found.kind != "JSON" or found.is_cut or len(data) > PARSED_BYTES_MAX:
         return found
     indented = _indented(_parsed(data.decode()))
     return found if indented is None else found._replace(text=_spelled(indented))

@@ -3,13 +3,16 @@
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from smq.app.front.server import health, own_names
+from smq.app.front import server
+from smq.app.front.server import SWITCH_S, health, own_names, serve_http
 from smq.app.process.clock import monotonic_ms
 from smq.client.kafka.cluster import Cluster
 from smq.filer.local import UNFINISHED
@@ -34,6 +37,22 @@ GROWTH_BYTES_MAX = 96 * MiB  # A few copies of a part that is on its way to S3; 
 def broker(tmp_path: Path) -> Iterator[SmqBroker]:
     with SmqBroker(tmp_path, FRONT) as broker:
         yield broker
+
+
+def test_the_loop_waits_shortly_for_the_threads_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Python's 5 ms three pages delayed each of the loop's steps by some tens of them."""
+    found, before_s = list[float](), sys.getswitchinterval()
+
+    async def noted(_: object) -> None:
+        found.append(sys.getswitchinterval())
+
+    monkeypatch.setattr(server, "_serve", noted)
+    inheritance: Any = None
+    try:
+        serve_http(inheritance)
+    finally:
+        sys.setswitchinterval(before_s)
+    assert found == [pytest.approx(SWITCH_S)]
 
 
 def test_http_is_asked_under_the_names_of_all_listeners() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from smq.front.console.text import (
     INDENTED_LETTERS_MAX,
     NAME_LETTERS,
+    PARSED_BYTES_MAX,
     SHOWN_BYTES_MAX,
     Shown,
     moment,
@@ -33,7 +34,8 @@ from smq.front.console.text import (
         (b"\x93NUMPY\x01", "NumPy", "93 4e 55 4d 50 59 01"),
         (b"Obj\x01", "Avro", "4f 62 6a 01"),
         ("a\u202eb\x00c - and more text".encode(), "text", "a\\u{202e}b\u2400c - and more text"),
-        (b"[" * 100_000, "text", "[" * 100_000),
+        (b"[" * PARSED_BYTES_MAX, "text", "[" * PARSED_BYTES_MAX),
+        (b"[" + b"0," * PARSED_BYTES_MAX, "JSON", "[" + "0," * PARSED_BYTES_MAX),  # By its looks.
     ],
 )
 def test_bytes_are_shown_as_what_they_are(data: bytes | None, kind: str, text: str) -> None:
@@ -58,10 +60,18 @@ def test_json_is_indented_on_a_page_of_its_own_unless_it_is_cut() -> None:
     assert pretty(b'{"a":[1', 9).text == '{"a":[1'
 
 
+def test_long_json_is_not_indented() -> None:
+    """The parser held the GIL, and the loop, for ten milliseconds."""
+    short = b"[" + b" " * (PARSED_BYTES_MAX - 2) + b"]"
+    assert pretty(short, len(short)).text == "[]"
+    long = short[:-1] + b" ]"
+    assert pretty(long, len(long)) == Shown("JSON", long.decode())
+
+
 @pytest.mark.parametrize("depth", [300, 900, 990, 5000])
 def test_json_that_grows_with_its_depth_is_not_indented(depth: int) -> None:
     """64 KiB of it became 52 MB."""
-    inner = (SHOWN_BYTES_MAX - 2 * depth) // 2 - 1
+    inner = (PARSED_BYTES_MAX - 2 * depth) // 2 - 1
     data = b"[" * depth + b"1," * inner + b"1" + b"]" * depth
     found = pretty(data, len(data))
     assert len(found.text) <= INDENTED_LETTERS_MAX
