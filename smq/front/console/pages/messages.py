@@ -56,11 +56,8 @@ def message_routes(console: Console) -> list[Route]:
 
     async def value(request: Request) -> Response:
         seen = await _record_of(console, request)
-        if (length := len(seen.value or b"")) < seen.value_bytes:
-            raise ValueError(
-                f"the value has {seen.value_bytes} bytes, of which this page reads {length}; read "
-                "it with `smq consume`"
-            )
+        if part := _part(seen):
+            raise ValueError(part)
         name = f"{seen.topic}-{seen.partition}-{seen.offset}.bin"
         return _download(name, seen.value or b"")
 
@@ -200,9 +197,21 @@ def _page_of_record(request: Request, seen: ShownRecord, decoded: dict[str, Any]
         "headers": _headers(seen),
         "decoded": decoded,
         "reference": reference,
+        "part": _part(seen),
     }
     name = "record_part.html" if request.query_params.get("part") else "record.html"
     return page_of(request, name, values)
+
+
+def _part(seen: ShownRecord) -> str:
+    """Why a record's value is not downloaded; "": it is."""
+    length = len(seen.value or b"")
+    if length >= seen.value_bytes:
+        return ""
+    return (
+        f"The value has {seen.value_bytes} bytes, of which this page reads {length}; read it with "
+        "`smq consume`."
+    )
 
 
 def _pieces(wanted: Wanted, found: FoundRecords) -> Iterator[bytes]:

@@ -130,6 +130,16 @@ def test_a_part_of_a_value_is_not_downloaded_as_all_of_it() -> None:
     assert b"9000000 bytes, of which this page reads 5" in answer.body
 
 
+@pytest.mark.parametrize("part", ["", "?part=1"])
+def test_a_page_offers_a_download_of_a_whole_value_and_else_says_why_not(part: str) -> None:
+    cut, whole = seen(5, b"first", value_bytes=9_000_000), seen(6, b"all")
+    browser = Browser(FakeDesk([cut, whole]))
+    page = browser.text(f"{PATH}/0/5{part}")
+    assert "9000000 bytes, of which this page reads 5" in page
+    assert "Download the value" not in page
+    assert "Download the value" in browser.text(f"{PATH}/0/6{part}")
+
+
 @pytest.mark.parametrize("number", ["9" * 5000, str(2**63), "x", "-1", "%C2%B2"])
 def test_a_path_without_the_number_of_a_record_is_refused_with_a_sentence(number: str) -> None:
     browser = Browser(FakeDesk([seen(5, b"v")]))
