@@ -6,9 +6,12 @@
 
 An answer is of one partition, but for what was merged unread: it tells of the last of its records,
 and of the first offset among them. While it waits, records of other partitions may come between:
-so keys over many partitions cost an answer each in LATE_MS, and not one for each record. Answers
-leave in the order of their last records. A refused record has an answer of its own, and so has
-a mark of the publisher's among its records. A publisher that reads nothing is owed UNREAD_MAX
+so keys over many partitions do not cost an answer for each record. Where many partitions wait, they
+may be later: a stream has an answer in APART_MS, on average, until that makes them LATEST_MS late
+or no record has come for LATE_MS.
+
+Answers leave in the order of their last records. A refused record has an answer of its own, and so
+has a mark of the publisher's among its records. A publisher that reads nothing is owed UNREAD_MAX
 answers, one more, and one for each partition: an answer that names a refused record takes up
 refusals only, and the one behind it all the rest.
 """
@@ -17,7 +20,8 @@ from collections import deque
 from dataclasses import dataclass
 
 UNREAD_MAX = 1024
-LATE_MS = 20
+LATE_MS, LATEST_MS = 20, 100
+APART_MS = 5  # Sixteen streams over as many partitions had two answers for three records.
 INTERVAL_MAX = 2**31 - 1
 
 
@@ -63,7 +67,7 @@ class Answers:
         self._interval = max(1, interval)
         self._due: deque[PublishAnswer] = deque()
         self._waiting: dict[int, PublishAnswer] = {}  # By partition, for more of its records.
-        self._since_ms = 0  # The first record of those that wait.
+        self._since_ms = self._newest_ms = 0  # The first and the last record of those that wait.
         self.merged = 0
         """How many answers another one took up because they were not read."""
 
@@ -78,6 +82,7 @@ class Answers:
             return
         if not self._waiting:
             self._since_ms = now_ms
+        self._newest_ms = now_ms
         mine = self._waiting.pop(answer.partition, None)
         if mine is None:
             mine = answer
@@ -110,7 +115,10 @@ class Answers:
         """When there is an answer to take; None: not before another record."""
         if self._due:
             return 0
-        return self._since_ms + LATE_MS if self._waiting else None
+        if not self._waiting:
+            return None
+        late_ms = min(max(LATE_MS, APART_MS * len(self._waiting)), LATEST_MS)
+        return min(self._since_ms + late_ms, self._newest_ms + LATE_MS)
 
     def take(self, now_ms: int) -> PublishAnswer | None:
         """The next answer, if it is due."""

@@ -3,7 +3,14 @@
 from hypothesis import given, strategies as st
 
 from smq.agent import answers as module
-from smq.agent.answers import LATE_MS, UNREAD_MAX, Answers, PublishAnswer
+from smq.agent.answers import (
+    APART_MS,
+    LATE_MS,
+    LATEST_MS,
+    UNREAD_MAX,
+    Answers,
+    PublishAnswer,
+)
 
 
 def appended(offset: int, partition: int = 0, tag: int | None = None) -> PublishAnswer:
@@ -44,12 +51,30 @@ def test_an_answer_covers_at_most_the_interval() -> None:
 
 def test_no_answer_is_later_than_its_first_record_allows() -> None:
     answers = Answers(100)
-    answers.add(appended(0), 5)
-    answers.add(appended(1), 24)
-    assert answers.take(24) is None
+    for now_ms in range(5, 5 + LATE_MS):
+        answers.add(appended(now_ms), now_ms)
+        assert answers.take(now_ms) is None
     found = answers.take(5 + LATE_MS)
     assert found is not None
-    assert found.count == 2
+    assert found.count == LATE_MS
+
+
+def test_answers_of_many_partitions_leave_once_nothing_has_come_for_a_while() -> None:
+    answers = Answers(100)
+    for partition in range(16):
+        answers.add(appended(0, partition), 3)
+    assert answers.take(2 + LATE_MS) is None
+    assert len(taken(answers, 3 + LATE_MS)) == 16
+
+
+def test_answers_of_many_partitions_are_apart_and_not_late_without_bound() -> None:
+    for partitions, late_ms in ((1, LATE_MS), (16, 16 * APART_MS), (1000, LATEST_MS)):
+        answers = Answers(10**6)
+        for now_ms in range(late_ms):
+            for partition in range(partitions):
+                answers.add(appended(now_ms, partition), now_ms)
+            assert answers.take(now_ms) is None
+        assert len(taken(answers, late_ms)) == partitions
 
 
 def test_a_mark_is_answered_at_once_with_what_came_before_it() -> None:
