@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Scope
 
 from smq.filer.store import Store
 from smq.front.application import FrontBroker, Health, application
@@ -18,6 +18,7 @@ from smq.front.rights import FREE, HttpRights, give_rights
 from smq.front.space import NO_QUOTA, Space
 
 GONE: Message = {"type": "http.disconnect"}
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Answer(NamedTuple):
@@ -88,7 +89,7 @@ class Call(NamedTuple):
     method: str
     path: str
     pieces: Sequence[bytes] = (b"",)
-    headers: Mapping[str, str] = MappingProxyType({})
+    headers: Mapping[str, str] = NO_HEADERS
 
 
 def at_once(app: ASGIApp, calls: Sequence[Call]) -> list[Answer]:
@@ -109,17 +110,10 @@ def _nothing() -> None:
     pass
 
 
-async def _call(  # noqa: PLR0913, PLR0917
-    app: ASGIApp,
-    method: str,
-    path: str,
-    pieces: list[bytes],
-    leaves: bool,
-    between: Callable[[], None],
-    headers: Mapping[str, str],
-) -> Answer:
+def scope_of(method: str, path: str, headers: Mapping[str, str] = NO_HEADERS) -> Scope:
+    """A request's head, as a server gives it to an application."""
     raw, _, query = path.partition("?")
-    scope: dict[str, Any] = {
+    return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
@@ -136,6 +130,18 @@ async def _call(  # noqa: PLR0913, PLR0917
             for line in lines.split("\n")
         ],
     }
+
+
+async def _call(  # noqa: PLR0913, PLR0917
+    app: ASGIApp,
+    method: str,
+    path: str,
+    pieces: list[bytes],
+    leaves: bool,
+    between: Callable[[], None],
+    headers: Mapping[str, str],
+) -> Answer:
+    scope = scope_of(method, path, headers)
     give_rights(scope, None)  # As the gate does, for applications that a test makes without one.
     answer: dict[str, Any] = {"status": 0, "headers": {}, "body": b"", "cut": True}
     answered = asyncio.Event()

@@ -189,7 +189,7 @@ class Browser:
 
     def get(self, path: str, **headers: Any) -> Answer:
         """A page."""
-        return call(self._app(), "GET", path, **self._cookies(), **headers)
+        return call(self.app(), "GET", path, **self._cookies(), **headers)
 
     def log_in(self, user: str, **fields: str) -> Answer:
         """Fill in the page where users log in; the password is the name backwards."""
@@ -201,7 +201,7 @@ class Browser:
     def send(self, path: str, **fields: str) -> Answer:
         """A form, as a browser sends it without a script."""
         body = urlencode(fields).encode()
-        return call(self._app(), "POST", path, body, **self._cookies())
+        return call(self.app(), "POST", path, body, **self._cookies())
 
     @property
     def token(self) -> str:
@@ -221,12 +221,12 @@ class Browser:
 
     def send_bytes(self, path: str, body: bytes) -> Answer:
         """An action whose form is written so."""
-        return call(self._app(), "POST", path, body, x_smq_token=TOKEN, **self._cookies())
+        return call(self.app(), "POST", path, body, x_smq_token=TOKEN, **self._cookies())
 
     def post(self, path: str, token: str = TOKEN, **fields: str) -> Answer:
         """An action."""
         body = urlencode(fields).encode()
-        return call(self._app(), "POST", path, body, x_smq_token=token, **self._cookies())
+        return call(self.app(), "POST", path, body, x_smq_token=token, **self._cookies())
 
     def said(self, path: str, **fields: str) -> str:
         """What an action answers that succeeds."""
@@ -251,7 +251,8 @@ class Browser:
             lambda peer, api, act: self.acts.append((peer, api, act)),
         )
 
-    def _app(self) -> ASGIApp:
+    def app(self) -> ASGIApp:
+        """The application, with its state, of one moment."""
         routes = console_routes(self.console())
         inner = Gate(Starlette(routes=routes), frozenset(), routes, self.rights)
 

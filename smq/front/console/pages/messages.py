@@ -2,13 +2,15 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import nullcontext, suppress
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from smq.front.console.console import Console, lines_of, page_of, told
 from smq.front.console.desk import (
@@ -34,6 +36,8 @@ HEADERS_MAX = 1000  # Lines.
 CURSOR_MAX = 200  # Entries: more than our own links ever have.
 LISTED_BYTES = 512  # Of a key and of a value in a list's row.
 OCTETS = "application/octet-stream"
+SMALL_BYTES = 1 << 20  # A download that keeps no more needs no place: requests are bounded.
+OBJECT_BYTES = 256  # Of a record or a header, beside its bytes.
 PIECE_BYTES = 1 << 18  # Of a download, made at a time: all its lines may be hundreds of megabytes.
 
 
@@ -46,8 +50,8 @@ def message_routes(console: Console) -> list[Route]:
         found = await console.ask(request, _list, request, console.desk(request), wanted)
         if isinstance(found, Response):
             return found
-        headers = _as_file(f"{wanted.topic}.ndjson")
-        return StreamingResponse(console.in_turns(request, found), 200, headers, OCTETS)
+        kept_bytes, pieces = found
+        return _Download(console, request, f"{wanted.topic}.ndjson", pieces, kept_bytes)
 
     async def record(request: Request) -> Response:
         seen = await _record_of(console, request)
@@ -58,8 +62,11 @@ def message_routes(console: Console) -> list[Route]:
         seen = await _record_of(console, request)
         if part := _part(seen):
             raise ValueError(part)
-        name = f"{seen.topic}-{seen.partition}-{seen.offset}.bin"
-        return _download(name, seen.value or b"")
+        name, data = f"{seen.topic}-{seen.partition}-{seen.offset}.bin", seen.value or b""
+        pieces = (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
+        answer = _Download(console, request, name, pieces, len(data))
+        answer.headers["content-length"] = str(len(data))
+        return answer
 
     async def produce(request: Request) -> Response:
         topic = request.path_params["topic"]
@@ -119,11 +126,42 @@ def new_record(topic: str, form: Mapping[str, str]) -> NewRecord:
     )
 
 
-def _list(request: Request, desk: Desk, wanted: Wanted) -> Response | Iterator[bytes]:
-    """Search, and make the page, whose rows take long, too; or what makes the download."""
+class _Download(StreamingResponse):
+    """Sends a file in pieces, each when the client has read most of the former. One that keeps much
+    has a place; who loses it to another sees that the file is not whole."""
+
+    def __init__(
+        self,
+        console: Console,
+        request: Request,
+        name: str,
+        pieces: Generator[bytes],
+        kept_bytes: int,
+    ) -> None:
+        # Safe in a header: topic names have only letters, digits and ._- characters.
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        super().__init__(console.in_turns(request, pieces), 200, headers, OCTETS)
+        is_long = kept_bytes > SMALL_BYTES
+        self._place = console.place(request) if is_long else nullcontext()
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            with suppress(TimeoutError):
+                async with self._place:
+                    await super().__call__(scope, receive, send)
+        finally:
+            # What is cancelled refers to itself, perhaps for minutes: its records go now.
+            self._pieces.close()
+
+
+def _list(request: Request, desk: Desk, wanted: Wanted) -> Response | tuple[int, Generator[bytes]]:
+    """Search, and make the page, whose rows take long, too; or what makes the download, and the
+    bytes that it keeps meanwhile."""
     found = desk.read(wanted)
     if request.query_params.get("as") == "ndjson":
-        return _pieces(wanted, found)
+        return sum(map(_kept_bytes, found.records)), _pieces(wanted, found)
     return page_of(request, "messages.html", _values(wanted, found, request.query_params))
 
 
@@ -214,7 +252,7 @@ def _part(seen: ShownRecord) -> str:
     )
 
 
-def _pieces(wanted: Wanted, found: FoundRecords) -> Iterator[bytes]:
+def _pieces(wanted: Wanted, found: FoundRecords) -> Generator[bytes]:
     """The lines of a download, some at a time. Those that name batches which were passed over come
     last: `smq import` takes the first line for one of a record."""
     piece = bytearray()
@@ -224,6 +262,13 @@ def _pieces(wanted: Wanted, found: FoundRecords) -> Iterator[bytes]:
             yield bytes(piece)
             piece.clear()
     yield bytes(piece) + b"".join(_line_beyond(wanted.topic, each) for each in found.beyond)
+
+
+def _kept_bytes(seen: ShownRecord) -> int:
+    """What a record takes of memory, about."""
+    data = len(seen.key or b"") + len(seen.value or b"")
+    headers = sum(OBJECT_BYTES + len(name) + len(value or b"") for name, value in seen.headers)
+    return OBJECT_BYTES + data + headers
 
 
 def _line_beyond(topic: str, passed: PassedOver) -> bytes:
@@ -262,12 +307,3 @@ def _json_of(data: bytes | None) -> object:
     except UnicodeDecodeError:
         assert data is not None
         return {"base64": b64encode(data).decode()}
-
-
-def _download(name: str, body: bytes) -> Response:
-    return Response(body, 200, _as_file(name), OCTETS)
-
-
-def _as_file(name: str) -> dict[str, str]:
-    # Safe in a header: topic names have only letters, digits and ._- characters.
-    return {"content-disposition": f'attachment; filename="{name}"'}

@@ -1,15 +1,20 @@
 """Records: listed, searched, looked at, downloaded, produced."""
 
+import asyncio
+import gc
 import json
 import threading
 from typing import Any, ClassVar
 
 import pytest
+from starlette.types import ASGIApp, Message
 
-from smq.front.console.desk import NewRecord, PassedOver
-from smq.front.console.pages.messages import wanted_of
+from smq.front.console.console import DOWNLOADS_MAX
+from smq.front.console.desk import NewRecord, PassedOver, ShownRecord
+from smq.front.console.pages.messages import SMALL_BYTES, wanted_of
 from smq.front.console.text import SHOWN_BYTES_MAX
 from smq.model.references import Reference
+from tests.front.asgi import scope_of
 from tests.front.console.fake_desk import HOSTILE, Browser, FakeDesk, seen
 
 PATH = "/topics/clicks/messages"
@@ -192,3 +197,96 @@ def test_a_record_is_produced_as_the_form_says() -> None:
         NewRecord("clicks", None, None, None, ()),
     ]
     assert browser.post(PATH, headers="no sign").status == 400
+
+
+class Unread:
+    """A client that has read nothing of its download yet."""
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self.begun, self.reads, self.ended = asyncio.Event(), asyncio.Event(), False
+        self.task = asyncio.create_task(self._ask(app, path))
+
+    async def _ask(self, app: ASGIApp, path: str) -> None:
+        await app(scope_of("GET", path), self._receive, self._send)
+
+    async def _receive(self) -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def _send(self, message: Message) -> None:
+        self.begun.set()
+        await self.reads.wait()
+        if message["type"] == "http.response.body":
+            self.ended = not message["more_body"]
+
+
+async def unread(browser: Browser, path: str, count: int) -> list[Unread]:
+    """Clients that come one after another."""
+    app, clients = browser.app(), list[Unread]()
+    for _ in range(count):
+        clients.append(Unread(app, path))
+        await asyncio.wait_for(clients[-1].begun.wait(), 20)
+    return clients
+
+
+LONG = seen(5, b"v" * (SMALL_BYTES + 1))
+SMALL = seen(5, b"v", headers=(("h", b"1"),))
+
+
+@pytest.mark.parametrize("path", [f"{PATH}?as=ndjson", f"{PATH}/0/5/value"])
+@pytest.mark.parametrize(("record", "whole"), [(LONG, DOWNLOADS_MAX), (SMALL, DOWNLOADS_MAX + 2)])
+def test_a_newcomer_gets_the_place_of_the_oldest_long_download(
+    path: str, record: ShownRecord, whole: int
+) -> None:
+    """Each kept 61 MiB for as long as its client liked, and one user had twelve."""
+    browser = Browser(FakeDesk([record]))
+
+    async def run() -> list[bool]:
+        clients = await unread(browser, path, DOWNLOADS_MAX + 2)
+        gone = DOWNLOADS_MAX + 2 - whole
+        await asyncio.wait_for(asyncio.gather(*(each.task for each in clients[:gone])), 20)
+        for each in clients[gone:]:
+            each.reads.set()
+        await asyncio.wait_for(asyncio.gather(*(each.task for each in clients)), 20)
+        return [each.ended for each in clients]
+
+    assert asyncio.run(run()) == [False] * (DOWNLOADS_MAX + 2 - whole) + [True] * whole
+
+
+def test_many_small_headers_make_a_long_download() -> None:
+    headers = tuple(("", None) for _ in range(100))
+    browser = Browser(FakeDesk([seen(n, b"v", headers=headers) for n in range(100)]))
+
+    async def run() -> bool:
+        first, *others = await unread(browser, f"{PATH}?as=ndjson", DOWNLOADS_MAX + 1)
+        await asyncio.wait_for(first.task, 20)
+        for each in others:
+            each.reads.set()
+        await asyncio.wait_for(asyncio.gather(*(each.task for each in others)), 20)
+        return all(each.ended for each in others)
+
+    assert asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", [f"{PATH}?as=ndjson", f"{PATH}/0/5/value"])
+def test_a_download_that_is_cancelled_keeps_no_records(path: str) -> None:
+    """Not even until the garbage is collected."""
+    gone = list[bool]()
+
+    class Value(bytes):
+        def __del__(self) -> None:
+            gone.append(True)
+
+    async def run() -> None:
+        desk = FakeDesk([seen(5, Value(SMALL_BYTES + 1))])
+        (client,) = await unread(Browser(desk), path, 1)
+        desk.records = []
+        client.task.cancel()
+        await asyncio.wait_for(client.task, 20)  # The gate ends it as one whose client has left.
+        assert gone
+
+    gc.disable()
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()
