@@ -271,19 +271,20 @@ def test_many_small_headers_make_a_long_download() -> None:
 @pytest.mark.parametrize("path", [f"{PATH}?as=ndjson", f"{PATH}/0/5/value"])
 def test_a_download_that_is_cancelled_keeps_no_records(path: str) -> None:
     """Not even until the garbage is collected."""
-    gone = list[bool]()
-
-    class Value(bytes):
-        def __del__(self) -> None:
-            gone.append(True)
 
     async def run() -> None:
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+
+        class Value(bytes):
+            def __del__(self) -> None:  # Perhaps in the thread that has found the record.
+                loop.call_soon_threadsafe(gone.set)
+
         desk = FakeDesk([seen(5, Value(SMALL_BYTES + 1))])
         (client,) = await unread(Browser(desk), path, 1)
         desk.records = []
         client.task.cancel()
         await asyncio.wait_for(client.task, 20)  # The gate ends it as one whose client has left.
-        assert gone
+        await asyncio.wait_for(gone.wait(), 20)
 
     gc.disable()
     try:
