@@ -130,8 +130,8 @@ class UnreadableBatch(BrokerError):
         self.topic, self.partition = name
         self.start, self.end = offsets
         self.fact = (
-            f"{self.topic}-{self.partition} has a batch at offsets {self.start} to {self.end} that "
-            f"{fault}"
+            f"{self.topic}-{self.partition} has a batch at offsets {self.start} to {self.end - 1} "
+            f"that {fault}"
         )
         super().__init__(code, f"{self.fact}; {advice}seek to {self.end} to go on behind it")
 

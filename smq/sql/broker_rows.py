@@ -104,7 +104,7 @@ class BrokerRows:
     def places(self) -> Sequence[str]:
         """Where the rows come from, in words."""
         return [
-            f"from the broker: partition {partition}, offsets {start} to {end}"
+            f"from the broker: partition {partition}, offsets {start} to {end - 1}"
             for partition, (start, end) in sorted(self.arrow.ranges.items())
             if start < end
         ]

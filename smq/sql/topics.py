@@ -78,11 +78,12 @@ class TopicRows:
     def places(self) -> Sequence[str]:
         """Where the rows come from, in words."""
         lines = [
-            f"{part.segment.path}: offsets {part.start} to {part.end}, {part.segment.bytes} bytes"
+            f"{part.segment.path}: offsets {part.start} to {part.end - 1}, "
+            f"{part.segment.bytes} bytes"
             for part in self.parts
         ]
         lines += [
-            f"not sealed, from the broker: partition {partition}, offsets {start} to {end}"
+            f"not sealed, from the broker: partition {partition}, offsets {start} to {end - 1}"
             for partition, (start, end) in sorted(self.live_ranges.items())
         ]
         return lines
@@ -168,7 +169,7 @@ def topic_rows(
 
 def unreadable(partition: str, found: UndecodableRange, bytes_max: int) -> Unreadable:
     """The error of a query that would have to leave records out."""
-    where = f"{partition}: the records at offsets {found.start} to {found.end}"
+    where = f"{partition}: the records at offsets {found.start} to {found.end - 1}"
     if found.is_too_large:
         return Unreadable(
             f"{where} inflate to more than {bytes_max} bytes, or their columns do: half of the "

@@ -80,7 +80,7 @@ def between(
     parts = _parts(name, partition, list(found), start, end)
     place = parts[-1].end if parts else start
     if place < end:
-        raise Unreadable(f"{name}: no segment has offsets {place} to {end}")
+        raise Unreadable(f"{name}: no segment has offsets {place} to {end - 1}")
     return parts
 
 
@@ -101,7 +101,7 @@ def _range(
     if start > end:
         raise Unreadable(f"{name}: it starts at offset {start}, after its end {end}")
     if start < log_start:
-        raise Unreadable(f"{name}: offsets {start} to {log_start} were deleted by retention")
+        raise Unreadable(f"{name}: offsets {start} to {log_start - 1} were deleted by retention")
     if end > last:
         raise Unreadable(f"{name}: offsets up to {end} were asked for, {last} are sealed")
     return start, end
@@ -117,7 +117,7 @@ def _parts(
         if segment.end_offset <= place:
             continue
         if segment.base_offset > place:
-            raise Unreadable(f"{name}: no segment has offsets {place} to {segment.base_offset}")
+            raise Unreadable(f"{name}: no segment has offsets {place} to {segment.base_offset - 1}")
         # Merged segments may have replaced neighbours since those before were found: from `place`.
         first, place = place, min(segment.end_offset, end)
         parts.append(SegmentPart(partition, segment, max(segment.base_offset, first), place))

@@ -120,7 +120,7 @@ class PieceReader:
             if isinstance(found, UndecodableRange):
                 self._pass_over(
                     f"{piece.topic}-{piece.partition}: the records at offsets {found.start} to "
-                    f"{found.end} {self._fault(is_too_large=found.is_too_large)}"
+                    f"{found.end - 1} {self._fault(is_too_large=found.is_too_large)}"
                 )
                 continue
             kind = LOG_APPEND_TIME if found.log_append_time else CREATE_TIME
@@ -190,8 +190,10 @@ class PieceReader:
         place = f"{piece.topic}-{piece.partition}"
         if isinstance(error, UnreadableBatch):
             fault = self._fault(is_too_large=isinstance(error, BatchTooLarge))
-            self._pass_over(f"{place}: the records at offsets {error.start} to {error.end} {fault}")
             behind = error.end
+            self._pass_over(
+                f"{place}: the records at offsets {error.start} to {behind - 1} {fault}"
+            )
         elif isinstance(error, TopicReplaced):
             self._pass_over(f"{error.message}, and its records are gone")
             return False

@@ -81,7 +81,7 @@ def test_nothing_sealed_is_nothing_to_read() -> None:
 @pytest.mark.parametrize(
     ("starting", "ending", "said"),
     [
-        ({0: 14}, "latest", "partition 0 of orders: offsets 14 to 15 were deleted by retention"),
+        ({0: 14}, "latest", "partition 0 of orders: offsets 14 to 14 were deleted by retention"),
         ("earliest", {0: 31}, "offsets up to 31 were asked for, 30 are sealed"),
         ({0: 20}, {0: 19}, "it starts at offset 20, after its end 19"),
         ({2: 0}, "latest", "orders has no partition 2"),
@@ -97,9 +97,9 @@ def test_offsets_that_cannot_be_read_are_refused_with_a_reason(
 
 def test_a_hole_between_segments_is_named() -> None:
     manifest = FakeManifest({7: [(0, 10), (12, 20)]})
-    with pytest.raises(Unreadable, match="no segment has offsets 10 to 12"):
+    with pytest.raises(Unreadable, match="no segment has offsets 10 to 11"):
         plan(manifest, TOPIC, "earliest", "latest")
-    with pytest.raises(Unreadable, match="no segment has offsets 10 to 12"):
+    with pytest.raises(Unreadable, match="no segment has offsets 10 to 11"):
         plan(manifest, TOPIC, {0: 5}, {0: 11})
     assert [part.start for part in plan(manifest, TOPIC, {0: 12}, "latest")] == [12]
 
@@ -119,7 +119,7 @@ def test_a_range_of_one_partition_reads_its_own_segments() -> None:
     assert between(SEALED, TOPIC, 1, 3, 3) == []
 
 
-@pytest.mark.parametrize(("start", "end", "hole"), [(25, 31, "30 to 31"), (30, 40, "30 to 40")])
+@pytest.mark.parametrize(("start", "end", "hole"), [(25, 31, "30 to 30"), (30, 40, "30 to 39")])
 def test_a_range_beyond_the_segments_is_named(start: int, end: int, hole: str) -> None:
     with pytest.raises(Unreadable, match=f"no segment has offsets {hole}"):
         between(SEALED, TOPIC, 0, start, end)

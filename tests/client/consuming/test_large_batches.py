@@ -28,7 +28,7 @@ def test_a_batch_that_inflates_too_far_raises_until_a_seek_passes_it(
         consumer.assign([(topic, 1)])
         assert values(consumer.poll(WAIT_SECONDS)) == [b"a"]
         for _ in range(2):
-            told = f"{topic}-1 has a batch at offsets 1 to 2 that inflates to more than 10000 bytes"
+            told = f"{topic}-1 has a batch at offsets 1 to 1 that inflates to more than 10000 bytes"
             with pytest.raises(smq.BatchTooLarge, match=told) as raised:
                 consumer.poll(WAIT_SECONDS)
         consumer.seek(topic, 1, raised.value.end)

@@ -68,7 +68,7 @@ def test_a_search_says_how_far_it_came_and_goes_on() -> None:
 
 def test_a_page_names_the_batches_that_a_search_passed_over() -> None:
     page = Browser(FakeDesk([seen(5, b"{}")], beyond=[PassedOver(2, 10, 20)])).text(PATH)
-    assert "Partition 2 has a batch at offsets 10 to 20 that inflates too far" in page
+    assert "Partition 2 has a batch at offsets 10 to 19 that inflates too far" in page
     assert "among the first 100 of a record" in page
 
 
