@@ -7,7 +7,7 @@ numbers and doubles have a column each, so that none is rounded.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -79,7 +79,9 @@ class _PlaceColumns:
         values: list[RecordValue] = []
         if any(isinstance(each, ColumnPlace) for each in places):
             values = [value_of_bytes(each.value) for each in messages]
-        self._found = {each: _values(each, messages, values) for each in places}
+        names = {each.name for each in places if isinstance(each, HeaderPlace)}
+        headers = [_last_headers(names, each) for each in messages] if names else []
+        self._found = {each: _values(each, messages, values, headers) for each in places}
 
     def test(self, test: Test) -> pa.Array:
         """What a test is of each record."""
@@ -166,13 +168,16 @@ def _text(value: object) -> str | None:
 
 
 def _values(
-    place: Place, messages: Sequence[DataMessage], values: Sequence[RecordValue]
+    place: Place,
+    messages: Sequence[DataMessage],
+    values: Sequence[RecordValue],
+    headers: Sequence[Mapping[str, bytes | None]],
 ) -> list[object]:
     match place:
         case ColumnPlace(path):
             return [_at(path, each) for each in values]
         case HeaderPlace(name):
-            return [_last_header(name, each) for each in messages]
+            return [each.get(name) for each in headers]
         case RecordPlace(name):
             of_record: dict[str, Callable[[DataMessage], object]] = {
                 KEY: lambda message: message.key or None,
@@ -206,9 +211,11 @@ def _plain(value: RecordedValue) -> object:
     return found if inside is None else inside(found)
 
 
-def _last_header(name: str, message: DataMessage) -> bytes | None:
-    for each in reversed(message.headers):
-        if each.key == name:
-            found: bytes | None = each.value if each.HasField("value") else None
-            return found
-    return None
+def _last_headers(names: Collection[str], message: DataMessage) -> dict[str, bytes | None]:
+    """The last header of each of these names: a record may have as many as it has bytes, and is
+    looked at once."""
+    return {
+        each.key: each.value if each.HasField("value") else None
+        for each in message.headers
+        if each.key in names
+    }

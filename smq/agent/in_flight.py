@@ -21,6 +21,8 @@ from typing import NamedTuple
 WINDOW_DEFAULT, WINDOW_MAX = 128, 65_536
 ACK_TIMEOUT_MS = 30_000
 DELIVERIES_MAX = 5
+STEP = 1000  # Deliveries that are ended without a pause: a window of them takes 80 ms.
+STALE_STEP = 8  # What an ended stream has left is forgotten by so many at each delivery.
 
 
 class FlightState(Enum):
@@ -134,6 +136,10 @@ class PartitionWindow:
         """What acknowledgements call a record in flight."""
         return self._records[offset].identity
 
+    def identities(self) -> Iterator[RecordIdentity]:
+        """What acknowledgements call the records in flight."""
+        return (each.identity for each in self._records.values())
+
     def is_acquired(self, offset: int) -> bool:
         """Whether its subscriber may acknowledge it."""
         record = self._records.get(offset)
@@ -155,8 +161,11 @@ class PartitionWindow:
         return True
 
     def expire(self, now_ms: int) -> None:
-        """End the deliveries that were not acknowledged in time."""
-        while self._locks and self._locks[0][0] <= now_ms:
+        """End the deliveries that were not acknowledged in time; of many some, and `due_ms` is
+        over."""
+        for _ in range(STEP):
+            if not self._locks or self._locks[0][0] > now_ms:
+                return
             _, offset, delivery = self._locks.popleft()
             if self.is_acquired(offset) and self._records[offset].deliveries == delivery:
                 seconds = self._limits.ack_timeout_ms / 1000
@@ -234,6 +243,7 @@ class InstanceWindows:
     def __init__(self) -> None:
         self._windows: set[PartitionWindow] = set()
         self._named: dict[RecordIdentity, deque[tuple[PartitionWindow, int]]] = {}
+        self._stale: deque[RecordIdentity] = deque()  # Of streams that have ended.
         self.unknown = 0
         """How many acknowledgements were of no record that the instance has."""
 
@@ -244,11 +254,14 @@ class InstanceWindows:
     def remove(self, window: PartitionWindow) -> None:
         """A stream has ended: what it had in flight is another's."""
         self._windows.discard(window)
-        for identity in [*self._named]:
-            self._drop_stale(identity)
+        if self._windows:
+            self._stale.extend(window.identities())
+        else:
+            self._named, self._stale = {}, deque()
 
     def delivered(self, window: PartitionWindow, offset: int) -> None:
         """A record was delivered, and can be acknowledged."""
+        self._forget_some()
         identity = window.identity(offset)
         self._named.setdefault(identity, deque()).append((window, offset))
 
@@ -264,6 +277,10 @@ class InstanceWindows:
     def settle(self, identity: RecordIdentity) -> None:
         """A delivery of such a record has ended, however it was named."""
         self._drop_stale(identity)
+
+    def _forget_some(self) -> None:
+        for _ in range(min(STALE_STEP, len(self._stale))):
+            self._drop_stale(self._stale.popleft())
 
     def _drop_stale(self, identity: RecordIdentity) -> None:
         named = self._named.get(identity)

@@ -20,6 +20,8 @@ from smq.agent.proto.mq_schema_pb2 import (
 )
 from smq.model.record_types import (
     DEPTH_MAX,
+    FIELDS_MAX,
+    TEXT_BYTES_MAX,
     RecordField,
     RecordFields,
     RecordKind,
@@ -48,6 +50,9 @@ _LIST, _RECORD = "list_value", "record_value"
 
 def fields_of(record_type: RecordType) -> tuple[RecordField, ...]:
     """The fields of a message's type. Raises ValueError with a sentence."""
+    _check_count(record_type)
+    if record_type.ByteSize() > TEXT_BYTES_MAX:  # Its text would be longer still.
+        raise ValueError(f"a record type has at most {TEXT_BYTES_MAX} bytes")
     fields = tuple(_field(each, 1) for each in record_type.fields)
     check_fields(fields)
     return fields
@@ -72,6 +77,12 @@ def value_of_bytes(data: bytes) -> RecordValue:
     return found
 
 
+def _check_count(record_type: RecordType) -> None:
+    """Before its fields are looked at."""
+    if (count := len(record_type.fields)) > FIELDS_MAX:
+        raise ValueError(f"a record has 1 to {FIELDS_MAX} fields, not {count}")
+
+
 def _field(field: Field, depth: int) -> RecordField:
     kind = _kind(field.name, field.type, depth)
     return RecordField(field.name, kind, field.field_index, field.is_repeated, field.is_required)
@@ -88,6 +99,7 @@ def _kind(name: str, found: Type, depth: int) -> RecordKind:
         case "list_type":
             return RecordList(_kind(name, found.list_type.element_type, depth + 1))
         case "record_type":
+            _check_count(found.record_type)
             inner = found.record_type.fields
             return RecordFields(tuple(_field(each, depth + 1) for each in inner))
     raise ValueError(f"the field {name} has no type")
@@ -137,6 +149,8 @@ def _misfit(name: str, kind: RecordKind, value: RecordedValue, *, is_required: b
     if has is None:
         return f"the field {name} is missing" if is_required else ""
     match kind:
+        case RecordList(str() as items) if has == _LIST and items != "DECIMAL":
+            return _misfit_of_scalars(name, items, value.list_value.values)
         case RecordList(items) if has == _LIST:
             found = enumerate(value.list_value.values)
             whys = (_misfit(f"{name}[{at}]", items, each) for at, each in found)
@@ -146,6 +160,15 @@ def _misfit(name: str, kind: RecordKind, value: RecordedValue, *, is_required: b
         case str() if has in _KINDS[kind]:
             return _misfit_of_decimal(name, value) if has == "decimal_value" else ""
     return f"the field {name} is {_named(kind)}, not {has.removesuffix('_value').upper()}"
+
+
+def _misfit_of_scalars(name: str, kind: str, values: Sequence[RecordedValue]) -> str:
+    """Of a list, which may have a million: as `_misfit` says it of the first that is none."""
+    fits = {None, *_KINDS[kind]}
+    for at, each in enumerate(values):
+        if each.WhichOneof("kind") not in fits:
+            return _misfit(f"{name}[{at}]", kind, each)
+    return ""
 
 
 def _misfit_of_decimal(name: str, value: RecordedValue) -> str:

@@ -118,12 +118,14 @@ class PartitionSharing(Generic[Instance]):
         for owner in (self._last | self._owners).values():
             if owner in owned:
                 owned[owner] += 1
-        for _ in range(self._count):
-            open_to = [each for each, limit in self._limits.items() if quotas[each] < limit]
-            if not open_to:
-                break
-            least = min(open_to, key=lambda each: (quotas[each], -owned[each]))
-            quotas[least] += 1
+        left, open_to = self._count, sorted(self._limits, key=lambda each: -owned[each])
+        while left and open_to:  # One more for each of them, or several.
+            least = min(self._limits[each] - quotas[each] for each in open_to)
+            more = min(least, max(1, left // len(open_to)))
+            for each in open_to[:left]:
+                quotas[each] += more
+                left -= more
+            open_to = [each for each in open_to if quotas[each] < self._limits[each]]
         return quotas
 
     def invariants(self) -> None:

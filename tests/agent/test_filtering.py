@@ -1,5 +1,8 @@
 """Filters of records: what each is true of, and what compares with nothing."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from smq.agent.filtering import RecordFilter
@@ -94,3 +97,22 @@ def test_a_filter_leaves_records_as_they_are() -> None:
     before = [each.SerializeToString() for each in RECORDS]
     RecordFilter(parse_filter("n = 1 and header['h'] = 'x' and nothing.else = 1")).keep(RECORDS)
     assert [each.SerializeToString() for each in RECORDS] == before
+
+
+def test_a_records_headers_are_looked_at_once_for_all_tests() -> None:
+    looked = 0
+
+    class Named(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal looked
+            looked += 1
+            return super().__hash__()
+
+    headers = [SimpleNamespace(key=Named("a"), value=b"x", HasField=lambda _: True)] * 50
+    message: Any = SimpleNamespace(key=b"", value=b"", ts_ns=0, offset=0, headers=headers)
+    tests = " or ".join(f"header['h{each}'] = 'x'" for each in range(20))
+    assert RecordFilter(parse_filter(tests)).keep([message]) == []
+    assert looked <= 50
+    assert RecordFilter(parse_filter("header['a'] = 'x'")).keep([message]) == [message]

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
 
 from smq.agent.in_flight import (
     FINAL,
+    STEP,
     TRANSITIONS,
     WINDOW_MAX,
     FlightState,
@@ -239,3 +240,32 @@ class WindowMachine(RuleBasedStateMachine):
 
 
 TestWindowMachine = WindowMachine.TestCase
+
+
+def test_many_deliveries_are_ended_in_steps() -> None:
+    window = PartitionWindow(0, WindowLimits(window=3 * STEP, ack_timeout_ms=100))
+    for offset in range(2 * STEP + 1):
+        window.take(offset, identity(offset), 0)
+    left = []
+    for _ in range(3):
+        window.expire(100)
+        left.append(sum(map(window.is_acquired, range(2 * STEP + 1))))
+    assert left == [STEP + 1, 1, 0]
+
+
+def test_what_an_ended_stream_leaves_is_forgotten_in_steps() -> None:
+    instance, one, other = InstanceWindows(), PartitionWindow(0), PartitionWindow(0)
+    for window in (one, other):
+        instance.add(window)
+    for offset in range(100):
+        one.take(offset, identity(offset), 0)
+        instance.delivered(one, offset)
+    instance.remove(one)
+    assert len(instance._named) == 100
+    assert instance.find(identity(99)) is None
+    for offset in range(100, 120):
+        other.take(offset, identity(offset), 0)
+        instance.delivered(other, offset)
+    assert {*instance._named} == {identity(offset) for offset in range(100, 120)}
+    instance.remove(other)
+    assert instance._named == {}

@@ -3,8 +3,9 @@
 from hypothesis import given, strategies as st
 
 from smq.agent.proto.mq_agent_pb2 import PublishRecordRequest
+from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.agent.proto.mq_schema_pb2 import RecordValue, Value
-from smq.agent.raw_fields import raw_field
+from smq.agent.raw_fields import FIELDS_MAX, raw_field, raw_number
 
 VALUE = PublishRecordRequest.VALUE_FIELD_NUMBER
 values = st.dictionaries(st.text(max_size=5), st.integers(-(2**63), 2**63 - 1), max_size=5)
@@ -49,3 +50,34 @@ def test_unknown_fields_of_every_kind_are_passed_over() -> None:
     group = b"\xa3\x06\xa4\x06"
     assert PublishRecordRequest.FromString(group + message).HasField("value")
     assert raw_field(group + message, VALUE) is None
+
+
+def test_of_too_many_fields_none_is_looked_for() -> None:
+    value = value_of({"a": 1}).SerializeToString()
+    message = b"\x1a" + bytes([len(value)]) + value
+    assert raw_field(b"\x78\x01" * (FIELDS_MAX - 1) + message, VALUE) == value
+    assert raw_field(b"\x78\x01" * FIELDS_MAX + message, VALUE) is None
+    assert raw_field(message + b"\x78\x01" * FIELDS_MAX, VALUE) is None
+
+
+@given(st.integers(0, 2**63 - 1), st.binary(max_size=300))
+def test_a_number_is_read_without_the_rest(ts_ns: int, value: bytes) -> None:
+    message = DataMessage(ts_ns=ts_ns, value=value).SerializeToString()
+    assert raw_number(message, DataMessage.TS_NS_FIELD_NUMBER) == ts_ns
+    strings = b"\x0a\x00" * FIELDS_MAX
+    assert raw_number(strings + message, DataMessage.TS_NS_FIELD_NUMBER) == 0
+
+
+@given(st.binary())
+def test_bytes_that_are_no_message_give_a_number_or_none(data: bytes) -> None:
+    assert 0 <= raw_number(data, 3) < 1 << 63
+    raw_field(data, 3)
+
+
+def test_a_number_that_ends_nowhere_is_none() -> None:
+    endless = b"\x80" * 10_000_000
+    for message in (endless, b"\x18" + endless, b"\x12" + endless):
+        assert raw_number(message, 3) == 0
+        assert raw_field(message, 3) is None
+    below = DataMessage(ts_ns=-1).SerializeToString()
+    assert raw_number(below, DataMessage.TS_NS_FIELD_NUMBER) == 0

@@ -167,3 +167,23 @@ def test_a_marshalled_record_value_comes_back() -> None:
     found = fitting(ORDER)
     assert value_of_bytes(found.SerializeToString()) == found
     assert value_of_bytes(b"no record").fields[RAW_FIELD].bytes_value == b"no record"
+
+
+def test_a_type_is_refused_by_its_size_before_its_fields_are_looked_at() -> None:
+    nothing = Field(name="x")  # Its type would be missed.
+    inner = Type(record_type=RecordType(fields=[nothing] * 201))
+    for fields, words in (
+        ([nothing] * 201, "1 to 200 fields, not 201"),
+        ([Field(name="a", type=inner)], "1 to 200 fields, not 201"),
+        ([Field(name="x" * 40_000)], "at most 32768 bytes"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            fields_of(RecordType(fields=fields))
+
+
+def test_a_long_list_names_its_first_misfit() -> None:
+    values = [Value(), Value(int32_value=1), Value(int64_value=2), Value(bool_value=True)]
+    found = record(l=Value(list_value=ListValue(values=values)))
+    why = "the field l[3] is INT64, not BOOL"
+    assert misfit([RecordField("l", "INT64", repeated=True)], found) == why
+    assert misfit([RecordField("l", RecordList("INT64"))], found) == why

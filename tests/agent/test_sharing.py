@@ -1,5 +1,7 @@
 """Partitions are shared fairly, stay where they are, and never have two owners."""
 
+from typing import Any
+
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -138,3 +140,33 @@ class SharingMachine(RuleBasedStateMachine):
 
 
 TestSharingMachine = SharingMachine.TestCase
+
+
+def test_a_join_of_many_instances_shares_as_one_after_the_other_would() -> None:
+    sharing = PartitionSharing[int](2520)
+    for instance in range(40):
+        sharing.join(instance, 1 + instance * 7)
+    quotas = sharing._quotas()
+    assert sum(quotas.values()) == 2520
+    full = {each for each, quota in quotas.items() if quota == 1 + each * 7}
+    rest = {quota for each, quota in quotas.items() if each not in full}
+    assert len(rest) <= 2
+    assert max(rest) - min(rest) <= 1
+
+
+def test_a_share_is_found_without_a_look_at_all_instances_for_each_partition() -> None:
+    class Limits(dict[int, int]):
+        looks = 0
+
+        def __getitem__(self, key: int) -> int:
+            Limits.looks += 1
+            return super().__getitem__(key)
+
+        def items(self) -> Any:
+            Limits.looks += len(self)
+            return super().items()
+
+    sharing = PartitionSharing[int](2520)
+    sharing._limits = Limits(dict.fromkeys(range(1000), 2520))
+    sharing.join(1000, 2520)
+    assert Limits.looks < 20_000

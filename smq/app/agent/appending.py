@@ -27,6 +27,7 @@ from smq.client.producing.producer import Producer
 MS_NS = 1_000_000
 IN_FLIGHT_MAX = 10_000  # Of one stream; then its publisher waits.
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
+FORM_BYTES_MAX = 16 * 1024  # By which a message is larger than its batch, for 1,000 headers.
 COMPACT = "compact"
 KEEPS_APPEND_TIME = "LogAppendTime"
 
@@ -96,10 +97,21 @@ class Appender:
         """Know the configs of now: the broker refuses whole batches, with others' records."""
         self._configs = configs
         setting = partial(self._topics.setting, self._topic._replace(configs=configs))
+        self._bytes_max = int(setting("max.message.bytes"))
         self._needs_key = COMPACT in setting("cleanup.policy").split(",")
         self._has_own_times = setting("message.timestamp.type") == KEEPS_APPEND_TIME
         self._before_max_ms = int(setting("message.timestamp.before.max.ms"))
         self._after_max_ms = int(setting("message.timestamp.after.max.ms"))
+
+    def check_size(self, size_bytes: int) -> None:
+        """Of a message that is not parsed yet. Raises CallRefused if no batch of the topic, as it
+        is now, takes such a record."""
+        self._look()
+        if size_bytes > self._bytes_max + FORM_BYTES_MAX:
+            sentence = f"a record of {size_bytes} bytes is larger than max.message.bytes of "
+            raise CallRefused(
+                grpc.StatusCode.INVALID_ARGUMENT, sentence + str(self._topic.name), Code.TOO_LARGE
+            )
 
     async def append(self, record: PublishedRecord) -> "SentRecord":
         """Send a record; waits while the producer has no room."""
@@ -145,12 +157,16 @@ class Appender:
             partition=record.partition,
         )
 
-    def _check(self, record: PublishedRecord) -> None:
+    def _look(self) -> None:
+        """Raises CallRefused if the topic is gone."""
         configs = self._topics.configs_of(self._topic)
         if configs is None:  # Another one may have its name.
             raise no_topic(self._topic.name)
         if configs is not self._configs:
             self._follow(configs)
+
+    def _check(self, record: PublishedRecord) -> None:
+        self._look()
         if self._needs_key and record.key is None:
             raise invalid(f"topic {self._topic.name} is compacted: its records need a key")
         if self._has_own_times:

@@ -6,6 +6,7 @@ and a start within one has no messages, and `next_offset` behind it.
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -53,16 +54,16 @@ class _WantedMessages(NamedTuple):
 class FetchAnswer(NamedTuple):
     """A FetchMessageResponse whose messages are written already."""
 
-    messages: bytes
+    messages: Sequence[bytes]
     rest: pb.FetchMessageResponse
 
     def SerializeToString(self) -> bytes:  # noqa: N802  (as messages have it)
-        """All of it."""
-        return bytes(self.rest.SerializeToString() + self.messages)
+        """All of it: copied once."""
+        return b"".join((self.rest.SerializeToString(), *self.messages))
 
     def ByteSize(self) -> int:  # noqa: N802
         """Its size."""
-        return int(self.rest.ByteSize()) + len(self.messages)
+        return int(self.rest.ByteSize()) + sum(map(len, self.messages))
 
 
 class FetchCalls:
@@ -169,7 +170,7 @@ class _WrittenMessages:
 
     def __init__(self, wanted: _WantedMessages) -> None:
         self._wanted = wanted
-        self._pieces: list[bytes] = []
+        self.pieces: list[bytes] = []
         self.end, self.size_bytes = wanted.start, 0
 
     @property
@@ -185,7 +186,7 @@ class _WrittenMessages:
 
     def add(self, piece: bytes, count: int) -> None:
         """So many more messages."""
-        self._pieces.append(piece)
+        self.pieces.append(piece)
         self.end += count
         self.size_bytes += len(piece)
 
@@ -205,12 +206,8 @@ class _WrittenMessages:
         self.add(piece, count)
         return True
 
-    def joined(self) -> bytes:
-        """All of them."""
-        return b"".join(self._pieces)
 
-
-async def _read(reader: Reader, wanted: _WantedMessages) -> tuple[bytes, int]:
+async def _read(reader: Reader, wanted: _WantedMessages) -> tuple[Sequence[bytes], int]:
     """Messages from the start on, without a gap, and the offset behind them."""
     found, pieces = _WrittenMessages(wanted), 0
     while found.has_room:
@@ -220,14 +217,14 @@ async def _read(reader: Reader, wanted: _WantedMessages) -> tuple[bytes, int]:
             left_ms = 0 if is_enough else wanted.deadline_ms - monotonic_ms()
             if not await reader.wait(max(0, left_ms) / 1000) and left_ms <= 0:
                 end = found.end if found.count else max(found.end, reader.position)
-                return found.joined(), end
+                return found.pieces, end
         elif record.offset != found.end:
-            return found.joined(), found.end if found.count else record.offset
+            return found.pieces, found.end if found.count else record.offset
         elif not found.take(reader):
             break
         elif (pieces := pieces + 1) % STEP == 0:
             await asyncio.sleep(0)
-    return found.joined(), found.end
+    return found.pieces, found.end
 
 
 def time_ns(time_ms: int) -> int:

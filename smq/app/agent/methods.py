@@ -6,12 +6,13 @@ A method that has none is UNIMPLEMENTED, with a sentence. What a handler raises 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from operator import methodcaller
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from shm.timings import RpcTimings
@@ -28,15 +29,32 @@ BETWEEN_BROKERS = (
     "SeaweedMQ's brokers call this among themselves; SMQ has no such brokers (docs/seaweedmq.md)"
 )
 
-
+KiB = 1024
+REQUEST_BYTES_MAX = 256 * KiB  # Without records: the largest begins 2,520 partitions of a stream.
 _STATUSES = {each.value[0]: each for each in grpc.StatusCode}
 
 
-class Received(NamedTuple):
-    """A request, and its bytes as they came."""
+class Received:
+    """A request as it came. It is parsed once somebody looks at it: a message takes up to 26 times
+    the memory of its bytes, and much more time."""
 
-    message: Any
-    data: bytes
+    __slots__ = ("_kind", "_message", "data")
+
+    def __init__(self, kind: type[Message], data: bytes) -> None:
+        self._kind, self.data, self._message = kind, data, None
+
+    @property
+    def message(self) -> Any:  # noqa: ANN401
+        """The message. Raises CallRefused."""
+        if self._message is None:
+            self._message = _parsed(self._kind, self.data)
+        return self._message
+
+    @property
+    def small_message(self) -> Any:  # noqa: ANN401
+        """The message, of which nothing is known that allows it to be large. Raises CallRefused."""
+        _check_size(self.data)
+        return self.message
 
 
 class CountedCalls:
@@ -92,19 +110,35 @@ def service_of(
 
 
 def _reader(method: MethodDescriptor, *, with_bytes: bool) -> Callable[[bytes], Any]:
-    """Reads requests. gRPC has no status for what raises here, so that bytes which are no request
-    give the refusal."""
-    message = GetMessageClass(method.input_type)
+    """Reads requests. gRPC has no status for what raises here: of what is no request it gives the
+    refusal."""
+    kind = GetMessageClass(method.input_type)
+    if with_bytes:
+        return partial(Received, kind)
 
     def read(data: bytes) -> Any:  # noqa: ANN401  (a message, or CallRefused)
         try:
-            found = message.FromString(data)
-        except DecodeError:
-            sentence = f"these bytes are no {method.input_type.full_name}"
-            return CallRefused(grpc.StatusCode.INVALID_ARGUMENT, sentence)
-        return Received(found, data) if with_bytes else found
+            _check_size(data)
+            return _parsed(kind, data)
+        except CallRefused as refused:
+            return refused
 
     return read
+
+
+def _check_size(data: bytes) -> None:
+    """Before it is parsed, in which time nobody else is answered. Raises CallRefused."""
+    if len(data) > REQUEST_BYTES_MAX:
+        sentence = f"a request without records has at most {REQUEST_BYTES_MAX} bytes"
+        raise CallRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
+
+
+def _parsed(kind: type[Message], data: bytes) -> Any:  # noqa: ANN401  (a message)
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        sentence = f"these bytes are no {kind.DESCRIPTOR.full_name}"
+        raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, sentence) from None
 
 
 class GuardedMethod:

@@ -7,7 +7,7 @@ agent    a session names a topic and its type; the first message names the sessi
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -15,7 +15,7 @@ import grpc
 from smq.agent.answers import INTERVAL_MAX, PublishAnswer
 from smq.agent.layouts import RingRange
 from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
-from smq.agent.raw_fields import raw_field
+from smq.agent.raw_fields import raw_field, raw_number
 from smq.agent.records import misfit
 from smq.agent.sequences import Sequences
 from smq.app.agent.appending import (
@@ -39,6 +39,9 @@ from smq.app.process.clock import wall_ms
 from smq.model.partitioner import partition_of_key
 
 SESSION_BITS = 63
+HEADERS_MAX = 1000  # Of a record: each costs some microseconds, in which all others wait.
+CHECKED_AT_ONCE_BYTES = 16 * 1024  # Of a value: a larger one is compared with its type in a thread.
+CHECKED_AT_A_TIME = 2
 
 
 class PublishCalls:
@@ -50,6 +53,7 @@ class PublishCalls:
         self._topics, self._broker, self._calls, self._live = topics, broker, calls, live
         self._sequences = Sequences[SentRecord]()
         self._sessions = PublishSessions()
+        self._checks = asyncio.Semaphore(CHECKED_AT_A_TIME)
 
     def broker_handlers(self) -> dict[str, Handler]:
         """The calls of the broker service, by name."""
@@ -66,9 +70,10 @@ class PublishCalls:
     # --- the broker ------------------------------------------------------------------------------
 
     async def _publish_messages(self, _: Any, context: Context) -> None:  # noqa: ANN401
-        first = await context.read()
-        if first is grpc.aio.EOF:
+        received = await context.read()
+        if received is grpc.aio.EOF:
             return
+        first = received.small_message
         begun = await attempted(self._begun(first, context))
         if isinstance(begun, CallRefused):
             answer = pb.PublishMessageResponse(error=begun.sentence, error_code=begun.code)
@@ -76,20 +81,22 @@ class PublishCalls:
             await context.write(answer)
             return
         topic, wanted, partition, appender = begun
+        name, interval = first.init.publisher_name, first.init.ack_interval
+        del first, received  # The stream goes on.
         await context.write(pb.PublishMessageResponse())
         now_ns = wall_ms() * MS_NS
         publisher = self._live.begin(
             LivePublisher(
                 topic=topic.id,
                 partition=wanted,
-                name=first.init.publisher_name,
+                name=name,
                 client_id=context.peer(),
                 connected_ns=now_ns,
                 seen_ns=now_ns,
             )
         )
         try:
-            stream = PublishStream(first.init.ack_interval, lambda answer: _note(publisher, answer))
+            stream = PublishStream(interval, lambda answer: _note(publisher, answer))
             read = _read_messages(context, stream, appender, partition, publisher)
             await _both(stream, read, lambda answer: context.write(_message_answer(answer)))
         finally:
@@ -147,7 +154,7 @@ class PublishCalls:
         first = await context.read()
         if first is grpc.aio.EOF:
             return
-        session_id = first.message.session_id
+        session_id = first.small_message.session_id
         session = self._sessions.find(session_id, context.owner)
         if session is None:
             await context.write(
@@ -163,7 +170,9 @@ class PublishCalls:
             context.name_client(session.publisher)
             appender = await self._appender(session.topic, session.publisher, context)
             stream = PublishStream(INTERVAL_MAX, publishers.note)
-            read = _read_records(context, first, stream, appender, session.topic)
+            records = _RecordReading(stream, appender, session.topic, self._checks)
+            read = records.read(context, first)
+            del first  # It may be large, and the stream goes on.
             await _both(stream, read, lambda answer: context.write(_record_answer(answer)))
         finally:
             publishers.end()
@@ -201,50 +210,112 @@ async def _read_messages(
     partition: int,
     publisher: LivePublisher,
 ) -> None:
-    while (request := await context.read()) is not grpc.aio.EOF:
-        now_ns = wall_ms() * MS_NS
-        publisher.seen_ns = now_ns
-        data = request.data
-        tag = data.ts_ns or now_ns
-        sequence = data.sequence if data.HasField("sequence") else None
-        if request.WhichOneof("message") != "data":
-            stream.refuse(invalid("a stream has one init, which it had"), tag, None)
-        elif data.ctrl.is_close:
-            stream.mark(tag)
-        elif data.ts_ns < 0:
-            stream.refuse(invalid(f"ts_ns is {data.ts_ns}"), tag, sequence)
+    while (received := await context.read()) is not grpc.aio.EOF:
+        await stream.has_room()
+        publisher.seen_ns = now_ns = wall_ms() * MS_NS
+        if why := _oversize(received, appender):
+            data = raw_field(received.data, pb.PublishMessageRequest.DATA_FIELD_NUMBER) or b""
+            sent_ns = raw_number(data, pb.DataMessage.TS_NS_FIELD_NUMBER)
+            stream.refuse(why, sent_ns or now_ns, None)
         else:
-            headers = _headers(data.headers)
-            time_ms = tag // MS_NS
-            key = data.key or None
-            record = PublishedRecord(data.value, key, partition, time_ms, headers, sequence)
-            await _append(stream, appender, record, tag)
+            await _take_message(received.message, stream, appender, partition, now_ns)
+        del received  # It may be large, and the next one may be long in coming.
 
 
-async def _read_records(
-    context: Context,
-    received: Received,
+def _oversize(received: Received, appender: Appender) -> CallRefused | None:
+    """Why a message is not even parsed."""
+    if len(received.data) > CHECKED_AT_ONCE_BYTES:
+        try:
+            appender.check_size(len(received.data))
+        except CallRefused as refused:
+            return refused
+    return None
+
+
+async def _take_message(
+    request: pb.PublishMessageRequest,
     stream: PublishStream,
     appender: Appender,
-    topic: KnownTopic,
+    partition: int,
+    now_ns: int,
 ) -> None:
-    fields, count = topic.fields, topic.layout.partition_count
-    tag = 0
-    while received is not grpc.aio.EOF:
+    tag = request.data.ts_ns or now_ns
+    if request.WhichOneof("message") == "data" and request.data.ctrl.is_close:
+        stream.mark(tag)
+        return
+    try:
+        record = _record_of(request, partition, tag)
+    except CallRefused as refused:
+        sequence = request.data.sequence if request.data.HasField("sequence") else None
+        stream.refuse(refused, tag, sequence)
+    else:
+        await _append(stream, appender, record, tag)
+
+
+def _record_of(request: pb.PublishMessageRequest, partition: int, tag: int) -> PublishedRecord:
+    """The record that a message is. Raises CallRefused."""
+    if request.WhichOneof("message") != "data":
+        raise invalid("a stream has one init, which it had")
+    data = request.data
+    if data.ts_ns < 0:
+        raise invalid(f"ts_ns is {data.ts_ns}")
+    if why := _too_many(data.headers):
+        raise invalid(why)
+    sequence = data.sequence if data.HasField("sequence") else None
+    headers = _headers(data.headers)
+    return PublishedRecord(data.value, data.key or None, partition, tag // MS_NS, headers, sequence)
+
+
+class _RecordReading:
+    """Reads the records of an agent's stream."""
+
+    def __init__(
+        self,
+        stream: PublishStream,
+        appender: Appender,
+        topic: KnownTopic,
+        checks: asyncio.Semaphore,
+    ) -> None:
+        self._stream, self._appender, self._checks = stream, appender, checks
+        self._fields, self._count = topic.fields, topic.layout.partition_count
+        self._tag = 0
+
+    async def read(self, context: Context, received: Received | None) -> None:
+        """Append one record after the other, until the stream ends."""
+        while received is not None and received is not grpc.aio.EOF:
+            await self._take(received)
+            received = None  # Let it go while the next one is waited for.
+            received = await context.read()
+
+    async def _take(self, received: Received) -> None:
+        await self._stream.has_room()
+        if oversize := _oversize(received, self._appender):
+            self._tag += 1
+            self._stream.refuse(oversize, self._tag, None)
+            return
         request = received.message
-        if request.HasField("value"):
-            tag += 1
-            sequence = request.sequence if request.HasField("sequence") else None
-            why = misfit(fields, request.value) if fields else ""
-            if why:
-                stream.refuse(invalid(f"record {tag}: {why}"), tag, sequence)
-            else:
-                key = request.key or None
-                partition = None if key is None else partition_of_key(key, count)
-                value, headers = _value_of(received), _headers(request.headers)
-                record = PublishedRecord(value, key, partition, wall_ms(), headers, sequence)
-                await _append(stream, appender, record, tag)
-        received = await context.read()
+        if not request.HasField("value"):
+            return
+        self._tag += 1
+        sequence = request.sequence if request.HasField("sequence") else None
+        why = _too_many(request.headers) or await self._misfit(received)
+        if why:
+            self._stream.refuse(invalid(f"record {self._tag}: {why}"), self._tag, sequence)
+            return
+        key = request.key or None
+        partition = None if key is None else partition_of_key(key, self._count)
+        value, headers = _value_of(received), _headers(request.headers)
+        record = PublishedRecord(value, key, partition, wall_ms(), headers, sequence)
+        await _append(self._stream, self._appender, record, self._tag)
+
+    async def _misfit(self, received: Received) -> str:
+        """Why a value is no record of the topic's type."""
+        if not self._fields:
+            return ""
+        if len(received.data) <= CHECKED_AT_ONCE_BYTES:
+            return misfit(self._fields, received.message.value)
+        async with self._checks:
+            return await asyncio.to_thread(misfit, self._fields, received.message.value)
 
 
 def _value_of(received: Received) -> bytes:
@@ -256,7 +327,6 @@ def _value_of(received: Received) -> bytes:
 async def _append(
     stream: PublishStream, appender: Appender, record: PublishedRecord, tag: int
 ) -> None:
-    await stream.has_room()
     sent = await attempted(appender.append(record))
     if isinstance(sent, CallRefused):
         stream.refuse(sent, tag, record.sequence)
@@ -264,7 +334,13 @@ async def _append(
         stream.add(sent, tag, record.sequence, len(record.value) + len(record.key or b""))
 
 
-def _headers(found: Iterable[pb.Header]) -> Headers:
+def _too_many(headers: Sequence[pb.Header]) -> str:
+    """A sentence; "": they are not."""
+    count = len(headers)
+    return f"it has {count} headers, and may have {HEADERS_MAX}" if count > HEADERS_MAX else ""
+
+
+def _headers(found: Sequence[pb.Header]) -> Headers:
     return [(each.key, each.value if each.HasField("value") else None) for each in found]
 
 

@@ -119,7 +119,9 @@ class RecordCalls:
 
 
 def _starts(topic: KnownTopic, init: Init) -> SessionStarts:
-    """Where a session wants its partitions to begin. Raises UnknownRange."""
+    """Where a session wants its partitions to begin. Raises UnknownRange, ValueError."""
+    if len(init.partition_offsets) > PARTITIONS_MAX:
+        raise ValueError(f"partition_offsets has more than {PARTITIONS_MAX} entries")
     kind = int(init.offset_type)
     entries = {
         topic.partition_of(range_of(each.partition)): WantedPlace(

@@ -59,7 +59,7 @@ METADATA_BYTES_MAX = 16 * 1024
 PENDING_S_MAX = (
     600  # gRPC cancels a call that waits longer for us: 30 s are few for a busy machine.
 )
-WITH_BYTES = ("PublishRecord",)  # Values are appended as publishers have marshalled them.
+WITH_BYTES = ("PublishMessage", "PublishRecord")  # A record's size is looked at before all else.
 REFLECTION = "ServerReflection"
 STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.
 CLOSE_WAIT_S = 0.5

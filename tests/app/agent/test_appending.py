@@ -12,7 +12,13 @@ from smq.agent.layouts import RingLayout
 from smq.agent.sequences import Sequences
 from smq.agent.topic_names import TopicName
 from smq.app.agent import appending
-from smq.app.agent.appending import Appender, PublishedRecord, PublishStream, invalid
+from smq.app.agent.appending import (
+    FORM_BYTES_MAX,
+    Appender,
+    PublishedRecord,
+    PublishStream,
+    invalid,
+)
 from smq.app.agent.refusals import CallRefused
 from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import wall_ms
@@ -25,6 +31,7 @@ DEFAULTS = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": str(2**63 - 1),
     "message.timestamp.after.max.ms": "3600000",
+    "max.message.bytes": "1000000",
 }
 
 
@@ -111,6 +118,19 @@ def test_records_of_a_topic_that_has_gone_are_refused() -> None:
         with pytest.raises(CallRefused, match="there is no topic shop/orders"):
             await mine.append(record())
         assert len(producer.sent) == 1
+
+    asyncio.run(talk())
+
+
+def test_a_message_is_too_large_by_the_config_of_now() -> None:
+    async def talk() -> None:
+        topics = Topics()
+        mine = Appender(Producer(), topics, TOPIC, "", Sequences[Any]())  # type: ignore[arg-type]
+        mine.check_size(1_000_000)
+        topics.change(max_message_bytes="5000")
+        mine.check_size(5000 + FORM_BYTES_MAX)
+        with pytest.raises(CallRefused, match="a record of 1000000 bytes is larger"):
+            mine.check_size(1_000_000)
 
     asyncio.run(talk())
 

@@ -4,17 +4,25 @@ import asyncio
 from typing import Any
 
 import grpc
+import pytest
 
 from shm import timings as memory
 from shm.timings import RpcTimings
 from smq.agent.proto import health_pb2, mq_agent_pb2 as pb, mq_broker_pb2, reflection_pb2
 from smq.app.agent.gate import OpenGate
-from smq.app.agent.methods import Context, service_of
+from smq.app.agent.methods import (
+    REQUEST_BYTES_MAX,
+    Context,
+    _reader,
+    service_of,
+)
+from smq.app.agent.refusals import CallRefused
 from smq.app.front.observer import rpcs_of
 from smq.model.rpcs import RPCS, STATUSES
 from tests.app.agent.doors import refused, stubs_of
 from tests.app.agent.streams import OpenStream
 
+BYTES = "PublishRecord"
 SERVICE = pb.DESCRIPTOR.services_by_name["SeaweedMessagingAgent"]
 
 
@@ -97,3 +105,40 @@ def test_each_method_of_each_service_is_counted() -> None:
     assert {each.name: each.value[0] for each in grpc.StatusCode} == {
         name: number for number, name in enumerate(STATUSES)
     }
+
+
+def test_a_request_is_bounded_before_it_is_parsed() -> None:
+    unary, stream = (SERVICE.methods_by_name[name] for name in ("StartPublishSession", BYTES))
+    large = pb.StartPublishSessionRequest(publisher_name="x" * REQUEST_BYTES_MAX)
+    found = _reader(unary, with_bytes=False)(large.SerializeToString())
+    assert isinstance(found, CallRefused)
+    assert found.status is grpc.StatusCode.RESOURCE_EXHAUSTED
+    begun = pb.PublishRecordRequest(key=b"x" * REQUEST_BYTES_MAX).SerializeToString()
+    with pytest.raises(CallRefused, match="at most 262144 bytes"):
+        _ = _reader(stream, with_bytes=True)(begun).small_message
+    small = pb.StartPublishSessionRequest(publisher_name="x")
+    assert _reader(unary, with_bytes=False)(small.SerializeToString()) == small
+    with pytest.raises(CallRefused, match="these bytes are no"):
+        _ = _reader(stream, with_bytes=True)(b"\xff").message
+
+
+def test_a_large_request_is_refused_with_a_sentence() -> None:
+    async def talk() -> None:
+        server = grpc.aio.server()
+        handlers = {"StartPublishSession": start}
+        server.add_generic_rpc_handlers(
+            [service_of(SERVICE, handlers, RpcTimings.private(), OpenGate())]
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        await asyncio.to_thread(ask_for_much, port)
+        await server.stop(0)
+
+    asyncio.run(talk())
+
+
+def ask_for_much(port: int) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        request = pb.StartPublishSessionRequest(publisher_name="x" * REQUEST_BYTES_MAX)
+        with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "at most 262144 bytes"):
+            stubs_of(SERVICE, channel).StartPublishSession(request)

@@ -1,14 +1,19 @@
 """Records through SeaweedMQ's two doors into a real broker's log, and what publishers are told."""
 
+import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from queue import SimpleQueue
 from typing import Any
+from uuid import UUID
 
 import grpc
 import pytest
 
+from smq.agent.layouts import RingLayout
 from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import (
     Field,
@@ -20,8 +25,14 @@ from smq.agent.proto.mq_schema_pb2 import (
     Type,
     Value,
 )
+from smq.agent.topic_names import TopicName
+from smq.app.agent import appending
+from smq.app.agent.appending import PublishStream
+from smq.app.agent.methods import Received
+from smq.app.agent.publish_calls import _RecordReading
+from smq.app.agent.topics import KnownTopic
 from smq.client.consuming.batch.chunk import Record
-from tests.app.agent.doors import Doors
+from tests.app.agent.doors import Doors, refused
 from tests.app.agent.streams import soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -34,6 +45,7 @@ ORDER = RecordType(
 )
 names = (f"t{number}" for number in count())
 TIME_NS = 1_790_000_000_123_456_789
+KNOWN = KnownTopic(TopicName("shop", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
 
 
 class Publishing:
@@ -315,3 +327,140 @@ def test_a_cancelled_stream_leaves_what_was_acknowledged(doors: Doors) -> None:
         next(call)
     assert len(records_of(doors, topic, 1)) == 1
     assert "bug" not in doors.smq.tail()
+
+
+def test_a_record_with_too_many_headers_is_refused_at_both_doors(doors: Doors) -> None:
+    topic, [partition] = topic_of(doors)
+    headers = [pb.Header(key="a")] * 1001
+    with publishing(doors, topic, partition) as stream:
+        stream.send(data(b"bad", headers=headers), data(b"one", headers=headers[1:]))
+        answers = stream.finish()
+    assert [each.error_code for each in answers] == [42, 0]
+    assert answers[0].error == "it has 1001 headers, and may have 1000"
+    records = Publishing(doors.agent.PublishRecord)
+    records.send(agent_pb.PublishRecordRequest(session_id=session_of(doors, topic)))
+    records.send(agent_pb.PublishRecordRequest(value=order(1), headers=headers))
+    [answer] = records.finish()
+    assert answer.error == "record 1: it has 1001 headers, and may have 1000"
+
+
+def test_a_record_is_too_large_before_its_fields_are_looked_at(doors: Doors) -> None:
+    topic = Topic(namespace="shop", name=next(names))
+    session = session_of(doors, topic, record_type=ORDER)
+    stream = Publishing(doors.agent.PublishRecord)
+    stream.send(agent_pb.PublishRecordRequest(session_id=session))
+    long = RecordValue(fields={"wrong": Value(string_value="x" * 2_000_000)})
+    stream.send(agent_pb.PublishRecordRequest(value=long))
+    stream.send(agent_pb.PublishRecordRequest(value=order(2)))
+    answers = stream.finish()
+    [answer] = [each for each in answers if each.error]
+    assert (answer.error_code, answer.ack_sequence) == (10, 1)
+    assert "larger than max.message.bytes" in answer.error
+    assert answers[-1].ack_sequence == 2
+
+
+def test_a_message_that_is_too_large_is_answered_by_its_nanosecond(doors: Doors) -> None:
+    topic, [partition] = topic_of(doors)
+    with publishing(doors, topic, partition) as stream:
+        stream.send(data(b"x" * 2_000_000, key=b"k", ts_ns=TIME_NS), data(b"x", ts_ns=TIME_NS + 1))
+        answers = stream.finish()
+    assert [(each.ack_ts_ns, each.error_code) for each in answers] == [
+        (TIME_NS, 10),
+        (TIME_NS + 1, 0),
+    ]
+    assert "larger than max.message.bytes of shop/" in answers[0].error
+
+
+def test_a_first_message_is_small(doors: Doors) -> None:
+    topic, [partition] = topic_of(doors)
+    large = init(topic, partition)
+    large.init.publisher_name = "x" * 300_000
+    first = agent_pb.PublishRecordRequest(session_id=1, key=b"x" * 300_000)
+    for method, request in (
+        (doors.broker.PublishMessage, large),
+        (doors.agent.PublishRecord, first),
+    ):
+        with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "at most 262144 bytes"):
+            next(method(iter([request])))
+
+
+def test_a_large_value_is_compared_with_its_type_too(doors: Doors) -> None:
+    topic = Topic(namespace="shop", name=next(names))
+    session = session_of(doors, topic, record_type=ORDER)
+    stream = Publishing(doors.agent.PublishRecord)
+    stream.send(agent_pb.PublishRecordRequest(session_id=session))
+    for id_value in (Value(string_value="x"), Value(int64_value=1)):
+        fields = {"id": id_value, "note": Value(string_value="x" * 100_000)}
+        stream.send(agent_pb.PublishRecordRequest(value=RecordValue(fields=fields)))
+    answers = stream.finish()
+    [refused] = [each for each in answers if each.error]
+    assert refused.error == "record 1: the field id is INT64, not STRING"
+    assert answers[-1].ack_sequence == 2
+
+
+def test_a_message_is_let_go_while_the_next_one_is_waited_for() -> None:
+    async def talk() -> None:
+        going: list[weakref.ref[Received]] = []
+
+        class Stream:
+            async def read(self) -> Any:
+                gc.collect()
+                assert all(each() is None for each in going[:-1])
+                if len(going) == 2:
+                    assert going[-1]() is None
+                    return grpc.aio.EOF
+                return made()
+
+        def made() -> Received:
+            received = Seen(agent_pb.PublishRecordRequest, b"")
+            going.append(weakref.ref(received))
+            return received
+
+        class Seen(Received):
+            __slots__ = ("__weakref__",)
+
+        nothing: Any = None
+        records = _RecordReading(PublishStream(1, going.append), nothing, KNOWN, nothing)
+        stream: Any = Stream()
+        await records.read(stream, made())
+
+    asyncio.run(talk())
+
+
+def test_records_that_are_refused_are_read_no_faster_than_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(appending, "IN_FLIGHT_MAX", 5)
+    bad = agent_pb.PublishRecordRequest(value=order(1), headers=[pb.Header()] * 1001)
+
+    async def talk() -> None:
+        class Stream:
+            count = 0
+
+            async def read(self) -> Any:
+                self.count += 1
+                await asyncio.sleep(0)
+                return Received(agent_pb.PublishRecordRequest, bad.SerializeToString())
+
+        nothing: Any = None
+        context: Any = Stream()
+        stuck = PublishStream(1, lambda _: None)
+        stuck.add(OnItsWay(), 1, None, 1)  # type: ignore[arg-type]
+        records = _RecordReading(stuck, nothing, KNOWN, nothing)
+        reading = asyncio.create_task(records.read(context, await context.read()))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert context.count == 5
+        reading.cancel()
+
+    asyncio.run(talk())
+
+
+class OnItsWay:
+    """The future of a record."""
+
+    def done(self) -> bool:
+        return False
+
+    def add_done_callback(self, _: object) -> None:
+        pass
