@@ -8,6 +8,7 @@ at all, so that what the broker would refuse a batch for is looked at here, reco
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,10 @@ MS_NS = 1_000_000
 IN_FLIGHT_MAX = 10_000  # Of one stream; then its publisher waits.
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
 FORM_BYTES_MAX = 16 * 1024  # By which a message is larger than its batch, for 1,000 headers.
+ROOM_THREADS_MAX = 16
+_ROOM = ThreadPoolExecutor(ROOM_THREADS_MAX, "room")
+"""Publishers wait here for the producers' room, however many they are: in the threads of all other
+calls they would hold those up."""
 COMPACT = "compact"
 KEEPS_APPEND_TIME = "LogAppendTime"
 
@@ -145,7 +150,7 @@ class Appender:
         room = self._topic.kafka_name, record.value, record.key
         while self._producer.must_wait(*room):
             with suppress(BufferFull):  # Its publisher waits with us, however long.
-                await asyncio.to_thread(self._producer.wait_for_room, *room)
+                await self._loop.run_in_executor(_ROOM, self._producer.wait_for_room, *room)
 
     def _send(self, record: PublishedRecord) -> Future:
         return self._producer.send(

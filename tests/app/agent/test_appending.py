@@ -1,7 +1,9 @@
 """A publisher's stream: answers in order, bounded reading, records that are refused before sent."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +16,7 @@ from smq.agent.topic_names import TopicName
 from smq.app.agent import appending
 from smq.app.agent.appending import (
     FORM_BYTES_MAX,
+    ROOM_THREADS_MAX,
     Appender,
     PublishedRecord,
     PublishStream,
@@ -248,5 +251,36 @@ def test_a_number_that_failed_may_be_sent_again_and_one_that_did_not_is_not() ->
         with pytest.raises(CallRefused, match="below the 2 newest"):
             await door.append(record(sequence=1))
         assert len(producer.sent) == 4
+
+    asyncio.run(talk())
+
+
+def test_publishers_who_wait_for_room_leave_the_threads_to_other_calls() -> None:
+    free = threading.Event()
+
+    class FullProducer(Producer):
+        def must_wait(self, *_: object) -> bool:
+            return not free.is_set()
+
+        def wait_for_room(self, *_: object) -> None:
+            free.wait(30)
+
+    async def talk() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        producer = FullProducer()
+        waiting = [
+            asyncio.create_task(appender(producer, Sequences[Any]()).append(record()))
+            for _ in range(2 * ROOM_THREADS_MAX)
+        ]
+        try:
+            async with asyncio.timeout(20):
+                await asyncio.sleep(0)
+                await asyncio.to_thread(len, ())
+                assert producer.sent == []
+        finally:
+            free.set()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*waiting)
+        assert len(producer.sent) == len(waiting)
 
     asyncio.run(talk())
