@@ -242,7 +242,7 @@ class InstanceWindows:
 
     def __init__(self) -> None:
         self._windows: set[PartitionWindow] = set()
-        self._named: dict[RecordIdentity, deque[tuple[PartitionWindow, int]]] = {}
+        self._named: dict[RecordIdentity, list[tuple[PartitionWindow, int]]] = {}  # Mostly of one.
         self._stale: deque[RecordIdentity] = deque()  # Of streams that have ended.
         self.unknown = 0
         """How many acknowledgements were of no record that the instance has."""
@@ -263,7 +263,7 @@ class InstanceWindows:
         """A record was delivered, and can be acknowledged."""
         self._forget_some()
         identity = window.identity(offset)
-        self._named.setdefault(identity, deque()).append((window, offset))
+        self._named.setdefault(identity, []).append((window, offset))
 
     def find(self, identity: RecordIdentity) -> tuple[PartitionWindow, int] | None:
         """The oldest delivery of such a record; None, which is counted: there is none."""
@@ -283,11 +283,12 @@ class InstanceWindows:
             self._drop_stale(self._stale.popleft())
 
     def _drop_stale(self, identity: RecordIdentity) -> None:
-        named = self._named.get(identity)
-        while named and not self._is_current(*named[0]):
-            named.popleft()
-        if named is not None and not named:
+        named = self._named.get(identity, ())
+        stale = next((at for at, each in enumerate(named) if self._is_current(*each)), len(named))
+        if stale and stale == len(named):
             del self._named[identity]
+        elif stale:
+            del self._named[identity][:stale]
 
     def _is_current(self, window: PartitionWindow, offset: int) -> bool:
         return window in self._windows and window.is_acquired(offset)

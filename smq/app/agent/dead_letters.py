@@ -1,7 +1,8 @@
 """Dead letters: records that a group could not process, in `<topic>.<group>.dlq`.
 
 Key and value are the record's. Headers say where it was and why it is here, by the names of Kafka's
-share groups (KIP-1191); the record's own headers are not copied.
+share groups (KIP-1191); the record's own headers are not copied. A letter that its topic does not
+take goes without the value, or without the key too: a group would stand still for it.
 """
 
 import asyncio
@@ -11,10 +12,11 @@ from typing import NamedTuple
 
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.app.agent.broker import BrokerSide
-from smq.client.errors import NoSuchTopic
+from smq.client.errors import NoSuchTopic, RecordTooLarge
 from smq.client.kafka import admin
 from smq.client.kafka.cluster import Cluster
 from smq.client.names import TopicPartition
+from smq.client.producing.producer import Producer
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import Operation
 from smq.security.audit import DENIALS
@@ -22,6 +24,9 @@ from smq.security.principals import Peer
 from smq.security.rights import EVERYTHING, Rights
 
 SUFFIX = ".dlq"
+MESSAGE_BYTES_MAX = "max.message.bytes"
+LETTER_ROOM_BYTES = 64 * 1024  # For what a letter says, beside the largest record of its topic.
+LEFT_OUT = "__dlq.errors.left.out"
 NAME_CHARACTERS_MAX = 249
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -34,6 +39,8 @@ class DeadLetter(NamedTuple):
     message: DataMessage
     deliveries: int
     why: str
+    message_bytes_max: str | None = None
+    """What holds for the record's topic; None: it is not known."""
 
 
 def topic_of(topic: str, group: str) -> str:
@@ -65,26 +72,54 @@ async def write(
 
     Raises BrokerError.
     """
-    name, message = topic_of(letter.name.topic, letter.group), letter.message
+    name = topic_of(letter.name.topic, letter.group)
     if not rights.asks_topic(Operation.WRITE, name):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         raise BrokerError(code, f"a dead letter needs WRITE on the topic {name}")
     try:
-        await broker.ask(partial(_have, name=name), asker)
+        own = letter.message_bytes_max
+        await broker.ask(partial(_have, name=name, message_bytes_max=own), asker)
     except BrokerError as error:
         if error.code in DENIALS:
             sentence = f"a dead letter needs CREATE on the topic {name}, which there is not"
             raise BrokerError(error.code, sentence) from error
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-    producer = await broker.producer()
-    record = partial(producer.send, key=message.key or None, headers=headers_of(letter))
-    await (await asyncio.to_thread(record, name, message.value))
+    await _send(await broker.producer(), name, letter)
 
 
-def _have(cluster: Cluster, name: str) -> None:
-    """Have a topic."""
+async def _send(producer: Producer, name: str, letter: DeadLetter) -> None:
+    """Append a letter, or what its topic takes of it."""
+    key, value, said = letter.message.key or None, letter.message.value, headers_of(letter)
+    forms: list[tuple[str, bytes | None, bytes | None]] = [
+        ("", key, value),
+        ("value", key, None),
+        ("key, value", None, None),
+    ]
+    for left_out, key_sent, value_sent in forms:
+        more = [(LEFT_OUT, left_out.encode())] if left_out else []
+        record = partial(producer.send, key=key_sent, headers=[*said, *more])
+        try:
+            await (await asyncio.to_thread(record, name, value_sent))
+        except RecordTooLarge:
+            if left_out == forms[-1][0]:
+                raise
+        else:
+            return
+
+
+def _have(cluster: Cluster, name: str, message_bytes_max: str | None) -> None:
+    """Have a topic, which takes the records of another one."""
     try:
         cluster.topic(name)
     except NoSuchTopic:
-        admin.create_topic(cluster, name)
+        if message_bytes_max is None:
+            admin.create_topic(cluster, name)
+            return
+        with_room = str(int(message_bytes_max) + LETTER_ROOM_BYTES)
+        try:
+            admin.create_topic(cluster, name, configs={MESSAGE_BYTES_MAX: with_room})
+        except BrokerError as error:
+            if error.code != ErrorCode.INVALID_CONFIG:  # It is more than the broker takes.
+                raise
+            admin.create_topic(cluster, name, configs={MESSAGE_BYTES_MAX: message_bytes_max})

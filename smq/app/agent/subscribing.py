@@ -19,6 +19,7 @@ from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits, NamedGroup
+from smq.app.agent.dead_letters import MESSAGE_BYTES_MAX
 from smq.app.agent.feeds import Keep, PartitionFeeds
 from smq.app.agent.gate import host_of
 from smq.app.agent.live import Live, LiveSubscriber
@@ -160,6 +161,7 @@ class Subscriptions:
                 new_window=lambda begin: PartitionWindow(begin, limits),
             ),
             subscriber=around.live.begin(subscriber),
+            message_bytes_max=around.topics.setting(topic, MESSAGE_BYTES_MAX),
             all_held=self._held,
         )
         self.opened(subscription, member.name, member.windows)

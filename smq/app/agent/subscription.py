@@ -6,7 +6,7 @@
 
 Records that count as acknowledged once they are written take no room in the window. A record in the
 window keeps its message, which is delivered again as it was: those of a stream have HELD_BYTES_MAX,
-those of all streams ALL_HELD_BYTES_MAX, above which each stream has one record at a time.
+those of all streams ALL_HELD_BYTES_MAX of memory, above which each stream has one record at a time.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ READ_WAIT_S = 1.0
 DEAD_LETTER_AGAIN_MS = 1000
 HELD_BYTES_MAX = 32 * 1024 * 1024
 ALL_HELD_BYTES_MAX = 256 * 1024 * 1024
+HELD_RECORD_BYTES, HELD_HEADER_BYTES = 1280, 96  # Beside their bytes: in memory they take as much.
 GONE = "seek: this stream delivers the partition no more"
 
 Write = Callable[[DataMessage, int], Awaitable[object]]
@@ -41,7 +42,7 @@ Write = Callable[[DataMessage, int], Awaitable[object]]
 
 
 class HeldBytes:
-    """Of the records in flight of all streams."""
+    """The memory of the records in flight of all streams."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -86,10 +87,12 @@ class PartitionSubscription:
     reader: FeedCursor
     terms: SubscriptionTerms
     subscriber: LiveSubscriber
+    message_bytes_max: str | None = None
     all_held: HeldBytes = field(default_factory=HeldBytes)
     window: PartitionWindow = field(init=False)
     _held: dict[int, DataMessage] = field(default_factory=dict)
     _held_bytes: int = 0
+    _held_memory: int = 0  # In bytes, too.
     _dying: list[tuple[int, str]] = field(default_factory=list)
     _dying_due_ms: int = 0
     _committed: int = -1
@@ -210,7 +213,7 @@ class PartitionSubscription:
         else:
             self.window.take(offset, RecordIdentity(message.ts_ns, message.key), monotonic_ms())
             self._held[offset] = message
-            self._count_held(message.ByteSize())
+            self._count_held(message, 1)
             self.terms.instance.delivered(self.window, offset)
             await write(message, 1)
         self.subscriber.received_offset = offset
@@ -227,7 +230,8 @@ class PartitionSubscription:
         while self._dying:
             offset, why = self._dying[0]
             message, deliveries = self._held[offset], self.window.deliveries(offset)
-            letter = DeadLetter(self.name, self.terms.group, message, deliveries, why)
+            size = self.message_bytes_max
+            letter = DeadLetter(self.name, self.terms.group, message, deliveries, why, size)
             try:
                 await write_dead_letter(self.broker, letter, *self.terms.rights)
             except BrokerError as error:
@@ -241,18 +245,22 @@ class PartitionSubscription:
 
     def _let_go(self, offset: int) -> None:
         message = self._held.pop(offset)
-        self._count_held(-message.ByteSize())
+        self._count_held(message, -1)
         self.terms.instance.settle(RecordIdentity(message.ts_ns, message.key))
         self._note_commit()
         self._news.set()
 
-    def _count_held(self, size_bytes: int) -> None:
-        self._held_bytes += size_bytes
-        self.all_held.total += size_bytes
+    def _count_held(self, message: DataMessage, sign: int) -> None:
+        size_bytes = message.ByteSize()
+        beside_bytes = HELD_RECORD_BYTES + HELD_HEADER_BYTES * len(message.headers)
+        self._held_bytes += sign * size_bytes
+        self._held_memory += sign * (size_bytes + beside_bytes)
+        self.all_held.total += sign * (size_bytes + beside_bytes)
 
     def _hold_nothing(self) -> None:
         self._held.clear()
-        self._count_held(-self._held_bytes)
+        self.all_held.total -= self._held_memory
+        self._held_bytes = self._held_memory = 0
 
     def _note_commit(self) -> None:
         if self.window.commit > self._committed:

@@ -394,3 +394,41 @@ def test_a_broker_that_stops_says_so_and_keeps_acknowledgements(
             broker.stop()
             assert stream.read().ctrl.is_end_of_stream
         assert "bug" not in broker.tail()
+
+
+@pytest.mark.parametrize("has_small_topic", [False, True], ids=["new topic", "small topic"])
+def test_a_large_dead_letter_never_holds_its_group_up(
+    doors: Doors, *, has_small_topic: bool
+) -> None:
+    topic, [partition] = topic_of(doors)
+    name, group = kafka_name(topic), f"large-{has_small_topic}"
+    letters, size_bytes = f"{name}.{group}.dlq", 1_048_400  # Near the default max.message.bytes.
+    with doors.smq.connect() as client:
+        if has_small_topic:
+            client.create_topic(letters, 1)
+            size_bytes = 2_999_000
+            with cluster_at(doors.smq.data_dir) as cluster:
+                alter_topic(cluster, name, {"max.message.bytes": "3000000"}, ())
+        with client.producer() as producer:
+            for value in (b"x" * size_bytes, b"next"):
+                producer.send(name, value, key=b"k")
+    stream = subscribed(doors, init(topic, partition, consumer_group=group))
+    large, following = stream.read_many(2)
+    stream.send(ack(following))
+    for _ in range(4):
+        stream.send(ack(large, nack=True))
+        stream.read()
+    stream.send(ack(large, nack=True))
+    soon(lambda: committed(doors, group, topic) == 2)
+    stream.finish()
+    with doors.smq.connect() as client, client.consumer(letters, start="earliest") as consumer:
+        letter = next(iter(consumer))
+        said = dict(letter.headers)
+        assert letter.key == b"k"
+        assert said["__dlq.errors.offset"] == b"0"
+        if has_small_topic:
+            assert letter.value is None
+            assert said["__dlq.errors.left.out"] == b"value"
+        else:
+            assert len(letter.value or b"") == size_bytes
+            assert "__dlq.errors.left.out" not in said
