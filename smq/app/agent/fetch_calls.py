@@ -36,6 +36,7 @@ from smq.model.offset_types import LogEnds
 MiB = 1024 * 1024
 MESSAGES_DEFAULT, MESSAGES_MAX = 100, 10_000
 BYTES_DEFAULT, BYTES_MAX = 4 * MiB, 100 * MiB
+ALL_BYTES_MAX = 256 * MiB  # Of all answers until they are sent; above, each gets one piece.
 ANSWER_REST_BYTES = 64 * 1024  # Of an answer, beside its messages.
 STEP = 500  # Messages that are made without a pause.
 WAIT_MS_MAX = 60_000
@@ -49,6 +50,13 @@ class _WantedMessages(NamedTuple):
     bytes_max: int
     bytes_min: int
     deadline_ms: int
+
+
+class FetchedBytes:
+    """Of the answers that are being made or sent."""
+
+    def __init__(self) -> None:
+        self.total = 0
 
 
 class FetchAnswer(NamedTuple):
@@ -77,6 +85,7 @@ class FetchCalls:
         live: Live[LiveSubscriber],
     ) -> None:
         self._topics, self._broker, self._readers, self._live = topics, broker, readers, live
+        self._fetched = FetchedBytes()
 
     def handlers(self) -> dict[str, Handler]:
         """The calls, by name."""
@@ -99,8 +108,10 @@ class FetchCalls:
                 next_offset=min(max(wanted.start, ends.earliest), ends.latest),
             )
         reader = await self._readers.at(topic, partition, wanted.start)
+        found = _WrittenMessages(wanted, self._fetched)
+        call.when_done(found.let_go)
         try:
-            messages, next_offset = await _read(reader, wanted)
+            next_offset = await _read(reader, wanted, found)
         except BaseException:
             await reader.close()
             raise
@@ -111,7 +122,7 @@ class FetchCalls:
             end_of_partition=next_offset >= ends.latest,
             next_offset=next_offset,
         )
-        return FetchAnswer(messages, rest)
+        return FetchAnswer(found.pieces, rest)
 
     async def _describe(
         self, request: pb.GetPartitionRangeInfoRequest, call: Context
@@ -168,8 +179,8 @@ def _wanted(request: pb.FetchMessageRequest) -> _WantedMessages:
 class _WrittenMessages:
     """What an answer has so far: `end` is the offset behind it."""
 
-    def __init__(self, wanted: _WantedMessages) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: _WantedMessages, fetched: FetchedBytes) -> None:
+        self._wanted, self._fetched = wanted, fetched
         self.pieces: list[bytes] = []
         self.end, self.size_bytes = wanted.start, 0
 
@@ -182,6 +193,8 @@ class _WrittenMessages:
     def has_room(self) -> bool:
         """Whether another one may come."""
         wanted = self._wanted
+        if self.count and self._fetched.total >= ALL_BYTES_MAX:
+            return False
         return self.count < wanted.messages_max and self.size_bytes < wanted.bytes_max
 
     def add(self, piece: bytes, count: int) -> None:
@@ -189,6 +202,12 @@ class _WrittenMessages:
         self.pieces.append(piece)
         self.end += count
         self.size_bytes += len(piece)
+        self._fetched.total += len(piece)
+
+    def let_go(self) -> None:
+        """They are sent, or nobody waits for them."""
+        self._fetched.total -= self.size_bytes
+        self.size_bytes = 0
 
     def take(self, reader: Reader) -> bool:
         """Take what `reader` shows, which is at the end; False: there is no room for it."""
@@ -207,24 +226,23 @@ class _WrittenMessages:
         return True
 
 
-async def _read(reader: Reader, wanted: _WantedMessages) -> tuple[Sequence[bytes], int]:
-    """Messages from the start on, without a gap, and the offset behind them."""
-    found, pieces = _WrittenMessages(wanted), 0
+async def _read(reader: Reader, wanted: _WantedMessages, found: _WrittenMessages) -> int:
+    """Read messages from the start on, without a gap; the offset behind them."""
+    pieces = 0
     while found.has_room:
         record = reader.peek()
         if record is None:
             is_enough = found.size_bytes >= wanted.bytes_min
             left_ms = 0 if is_enough else wanted.deadline_ms - monotonic_ms()
             if not await reader.wait(max(0, left_ms) / 1000) and left_ms <= 0:
-                end = found.end if found.count else max(found.end, reader.position)
-                return found.pieces, end
+                return found.end if found.count else max(found.end, reader.position)
         elif record.offset != found.end:
-            return found.pieces, found.end if found.count else record.offset
+            return found.end if found.count else record.offset
         elif not found.take(reader):
             break
         elif (pieces := pieces + 1) % STEP == 0:
             await asyncio.sleep(0)
-    return found.pieces, found.end
+    return found.end
 
 
 def time_ns(time_ms: int) -> int:

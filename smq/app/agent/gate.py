@@ -13,7 +13,7 @@ Quotas count as on the wire: who owes waits before his next message.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ssl import PEM_cert_to_DER_cert
 from typing import Any, NamedTuple, TypeAlias
@@ -106,6 +106,10 @@ class Call:
     async def abort(self, status: grpc.StatusCode, sentence: str) -> None:
         """End with a status."""
         await self._context.abort(status, sentence)
+
+    def when_done(self, function: Callable[[], object]) -> None:
+        """Call it once the call has ended, and its answer is sent."""
+        self._context.add_done_callback(lambda _: function())
 
     def peer(self) -> str:
         """The address of the other end, as gRPC writes it."""

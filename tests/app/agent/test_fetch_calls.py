@@ -1,5 +1,6 @@
 """Reading without a subscription: what a FetchMessage gives, and what is said of a partition."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import count
 from threading import Timer
@@ -8,9 +9,14 @@ from typing import Any
 import grpc
 import pytest
 
-from smq.agent.proto import mq_broker_pb2 as pb
+from shm.timings import RpcTimings
+from smq.agent.proto import mq_broker_pb2, mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Partition, Topic
-from tests.app.agent.doors import Doors, refused
+from smq.app.agent import fetch_calls
+from smq.app.agent.fetch_calls import FetchAnswer, FetchedBytes, _wanted, _WrittenMessages
+from smq.app.agent.gate import OpenGate
+from smq.app.agent.methods import Context, service_of
+from tests.app.agent.doors import Doors, refused, stubs_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -157,3 +163,56 @@ def test_an_empty_partition_is_described_too(doors: Doors) -> None:
     found = doors.broker.GetPartitionRangeInfo(asked)
     assert found.offset_range == pb.OffsetRangeInfo()
     assert found.timestamp_range == pb.TimestampRangeInfo()
+
+
+def test_all_answers_together_are_bounded_and_each_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_calls, "ALL_BYTES_MAX", 100)
+    fetched = FetchedBytes()
+    wanted = _wanted(pb.FetchMessageRequest())
+    one, other = _WrittenMessages(wanted, fetched), _WrittenMessages(wanted, fetched)
+    one.add(b"x" * 60, 1)
+    assert one.has_room
+    other.add(b"x" * 60, 1)
+    assert not one.has_room
+    assert _WrittenMessages(wanted, fetched).has_room
+    other.let_go()
+    assert (one.has_room, fetched.total) == (True, 60)
+
+
+def test_an_answer_that_is_sent_counts_no_more() -> None:
+    held: list[int] = []
+
+    async def talk() -> None:
+        fetched = FetchedBytes()
+
+        async def fetch(_: Any, call: Context) -> Any:
+            found = _WrittenMessages(_wanted(pb.FetchMessageRequest()), fetched)
+            call.when_done(found.let_go)
+            found.add(b"", 1)
+            found.add(pb.FetchMessageResponse(error="x" * 10**6).SerializeToString(), 1)
+            held.append(fetched.total)
+            return FetchAnswer(found.pieces, pb.FetchMessageResponse(next_offset=7))
+
+        service = mq_broker_pb2.DESCRIPTOR.services_by_name["SeaweedMessaging"]
+        server = grpc.aio.server()
+        handlers = {"FetchMessage": fetch}
+        timings = RpcTimings.private()
+        server.add_generic_rpc_handlers([service_of(service, handlers, timings, OpenGate())])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        found = await asyncio.to_thread(ask, port)
+        assert (len(found.error), found.next_offset) == (10**6, 7)
+        async with asyncio.timeout(20):
+            while fetched.total:  # noqa: ASYNC110  (gRPC tells nobody)
+                await asyncio.sleep(0.01)
+        await server.stop(0)
+
+    def ask(port: int) -> Any:
+        service = mq_broker_pb2.DESCRIPTOR.services_by_name["SeaweedMessaging"]
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            return stubs_of(service, channel).FetchMessage(pb.FetchMessageRequest())
+
+    asyncio.run(talk())
+    assert held[0] > 10**6

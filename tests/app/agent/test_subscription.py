@@ -14,7 +14,11 @@ from smq.agent.layouts import RingLayout, RingRange
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.agent.topic_names import TopicName
 from smq.app.agent.live import LiveSubscriber
-from smq.app.agent.subscription import PartitionSubscription, SubscriptionTerms
+from smq.app.agent.subscription import (
+    HELD_RECORD_BYTES,
+    PartitionSubscription,
+    SubscriptionTerms,
+)
 from smq.app.agent.topics import KnownTopic
 from smq.client.errors import NoSuchTopic
 from smq.client.names import TopicPartition
@@ -218,5 +222,19 @@ def test_a_subscriber_learns_of_a_deletion_when_its_window_is_full() -> None:
         async with asyncio.timeout(60):
             with pytest.raises(NoSuchTopic):
                 await task
+
+    asyncio.run(talk())
+
+
+def test_small_records_in_flight_count_for_more_than_their_bytes() -> None:
+    async def talk() -> None:
+        async with running(Log(0, 1)) as found:
+            await found.read(2)
+            held = found.subscription.all_held
+            assert held.total > 2 * HELD_RECORD_BYTES
+            assert found.subscription._held_bytes < HELD_RECORD_BYTES
+            found.subscription.acknowledge(0)
+            found.subscription.acknowledge(1)
+            assert held.total == 0
 
     asyncio.run(talk())
