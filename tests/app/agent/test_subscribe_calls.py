@@ -410,8 +410,8 @@ def test_a_large_dead_letter_never_holds_its_group_up(
             with cluster_at(doors.smq.data_dir) as cluster:
                 alter_topic(cluster, name, {"max.message.bytes": "3000000"}, ())
         with client.producer() as producer:
-            for value in (b"x" * size_bytes, b"next"):
-                producer.send(name, value, key=b"k")
+            for key, value in ((b"k", b"x" * size_bytes), (b"next", b"")):
+                producer.send(name, value, key=key)
     stream = subscribed(doors, init(topic, partition, consumer_group=group))
     large, following = stream.read_many(2)
     stream.send(ack(following))
