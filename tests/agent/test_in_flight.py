@@ -253,7 +253,7 @@ def test_many_deliveries_are_ended_in_steps() -> None:
     assert left == [STEP + 1, 1, 0]
 
 
-def test_what_an_ended_stream_leaves_is_forgotten_in_steps() -> None:
+def test_the_rest_of_an_ended_stream_is_forgotten_in_steps() -> None:
     instance, one, other = InstanceWindows(), PartitionWindow(0), PartitionWindow(0)
     for window in (one, other):
         instance.add(window)

@@ -420,7 +420,7 @@ def test_a_message_is_let_go_while_the_next_one_is_waited_for() -> None:
             __slots__ = ("__weakref__",)
 
         nothing: Any = None
-        records = _RecordReading(PublishStream(1, going.append), nothing, KNOWN, nothing)
+        records = _RecordReading(PublishStream(1, lambda _: None), nothing, KNOWN, nothing)
         stream: Any = Stream()
         await records.read(stream, made())
 
