@@ -14,7 +14,7 @@ _SHIFT_MAX = 63  # Of the tenth byte.
 FIELDS_MAX = 2000  # That are looked at: a megabyte may have half a million, 0.5 us each.
 
 
-class _Strange(Exception):
+class _Strange(ValueError):
     """There are too many fields, a number is too long, or there is a group, which no message of
     ours has."""
 
