@@ -1,8 +1,7 @@
 """Writes files of a snapshot: hard links within one file system, else copies.
 
-Links suit files that never change in place. Who restores a snapshot that is another user's gets
-copies: the owner of a file may write to it for ever. New files are durable once their directory is
-(`sync_directories`).
+Links suit files that never change in place. New files are durable once their directory is
+(`sync_directories`). What may be another user's is opened and linked by `smq.backup.held`.
 
 What is copied leaves no pages behind in the page cache: neither those of the copy, nor the source's
 if it had none before. Those that it had are the broker's, and may be the only copy of their bytes
@@ -11,15 +10,15 @@ if it had none before. Those that it had are the broker's, and may be the only c
 
 import errno
 import os
-import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from smq.log.files.disk import OsDisk, cached_pages
 
 PIECE_BYTES = 8 * 1024 * 1024
-_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
+Open = Callable[[Path], int]  # A descriptor for reading: open_named(), or Held.open().
+NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
 _NO_RANGE = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -32,32 +31,27 @@ def link(source: Path, target: Path) -> bool:
     try:
         os.link(source, target)
     except OSError as reason:
-        if reason.errno not in _NO_LINK:
+        if reason.errno not in NO_LINK:
             raise
         return False
-    _sync(target)
+    sync(target)
     return True
 
 
-def link_own(source: Path, target: Path) -> bool:
-    """As link(), but False also if another user may write to the file, now or later: it is its
-    owner's, whatever its name. Raises OSError."""
-    if not link(source, target):
-        return False
-    status = target.lstat()  # Of what was linked: another file may have the name by now.
-    if status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return True
-    target.unlink()
-    return False
+def open_named(path: Path) -> int:
+    """Whatever has the name now. Raises OSError."""
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
-def copy(source: Path, target: Path, length: int | None = None) -> None:
+def copy(
+    source: Path, target: Path, length: int | None = None, open_source: Open = open_named
+) -> None:
     """Copy a file's first bytes, by default all; zeros fill the copy up to the file's size.
 
-    Blocks are shared where the file system can. Raises OSError.
+    Blocks are shared where the file system can. Raises OSError, and as `open_source`.
     """
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with opened(source, length) as fd:
+    with opened(source, length, open_source) as fd:
         out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(fd).st_size
@@ -70,11 +64,13 @@ def copy(source: Path, target: Path, length: int | None = None) -> None:
 
 
 @contextmanager
-def opened(source: Path, length: int | None = None) -> Iterator[int]:
+def opened(
+    source: Path, length: int | None = None, open_source: Open = open_named
+) -> Iterator[int]:
     """A descriptor of a file whose first bytes, by default all, are read. Its pages then leave the
     page cache if it had none of them before, and nobody writes to it: all of it is read. Raises
-    OSError."""
-    fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    OSError, and as `open_source`."""
+    fd = open_source(source)
     try:
         size = os.fstat(fd).st_size
         is_ours = (length is None or length >= size) and not is_cached(fd, size)
@@ -91,6 +87,17 @@ def is_cached(fd: int, size: int) -> bool:
         return False
     pages = cached_pages(fd, size)
     return pages is None or bool(pages.any())
+
+
+def pieces(fd: int) -> Iterator[bytes]:
+    """The bytes that a file has at first. Raises OSError, also if it becomes shorter."""
+    at, size = 0, os.fstat(fd).st_size
+    while at < size:
+        piece = os.pread(fd, min(PIECE_BYTES, size - at), at)
+        if not piece:
+            raise OSError(errno.EIO, "the file has become shorter")
+        at += len(piece)
+        yield piece
 
 
 def _copy_bytes(fd: int, out: int, length: int) -> None:
@@ -125,11 +132,12 @@ def write(path: Path, content: bytes) -> None:
 def sync_directories(root: Path) -> None:
     """Sync `root` and all directories below, so that names are durable. Raises OSError."""
     for directory, _, _ in os.walk(root):
-        _sync(Path(directory))
-    _sync(root.parent)
+        sync(Path(directory))
+    sync(root.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Sync a file or a directory. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

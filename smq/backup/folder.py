@@ -27,6 +27,7 @@ from typing import Any, BinaryIO
 
 from smq.app.supervisor import modes, timeline
 from smq.backup.files import sync_directories, write
+from smq.backup.held import Held, NotWhole
 from smq.model.errors import MadeByNewer
 
 FORMAT = 1
@@ -53,10 +54,6 @@ class About:
     total_bytes: int = 0
     check: int = 0
     format: int = FORMAT
-
-
-class NotWhole(Exception):
-    """The folder is not a complete snapshot; the text says why."""
 
 
 def begin(folder: Path) -> BinaryIO:
@@ -115,22 +112,27 @@ def finish(folder: Path, about: About) -> About:
 
 
 def read(folder: Path) -> About:
+    """As read_held, of the folder at a path."""
+    with Held(folder) as held:
+        return read_held(held)
+
+
+def read_held(held: Held) -> About:
     """Read a snapshot's description once all its files are found. Raises NotWhole, MadeByNewer."""
+    folder = held.path
     if (folder / UNFINISHED).exists() or not (folder / ABOUT).exists():
         raise NotWhole(
             f"{folder} is not a complete snapshot: `smq snapshot` did not finish, or the copy is "
             "incomplete; it cannot be restored"
-            if folder.is_dir()
-            else f"there is no directory {folder}"
         )
-    about = _about(folder)
+    about = _about(held)
     try:
-        listed = (folder / FILES).read_bytes()
+        listed = held.read(folder / FILES)
     except OSError:
         listed = b""
     if zlib.crc32(listed) != about.check:
         raise NotWhole(f"{folder / FILES} is missing or damaged; copy the snapshot again")
-    _refuse_links(folder)
+    _refuse_links(held)
     for size, name in _listed(folder, listed):
         try:
             found = (folder / name).stat().st_size
@@ -156,22 +158,22 @@ def _listed(folder: Path, listed: bytes) -> Iterator[tuple[int, str]]:
         raise NotWhole(f"{folder / FILES} is no list of files; copy the snapshot again") from None
 
 
-def _refuse_links(folder: Path) -> None:
-    """A link would restore, and publish, a file that is not the snapshot's. Raises NotWhole."""
-    for home, directories, files in os.walk(folder):
+def _refuse_links(held: Held) -> None:
+    """A link would restore, and publish, a file that is not the snapshot's. Raises NotWhole.
+
+    Its owner may make one later: who opens the files looks again.
+    """
+    for home, directories, files in os.walk(held.path):
         for name in (*directories, *files):
             mode = Path(home, name).lstat().st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                raise NotWhole(
-                    f"{Path(home, name)} is neither a file nor a directory: {folder} is not as "
-                    "`smq snapshot` made it, and is not restored"
-                )
+                raise held.refused(Path(home, name))
 
 
-def _about(folder: Path) -> About:
-    path = folder / ABOUT
+def _about(held: Held) -> About:
+    path = held.path / ABOUT
     try:
-        fields = json.loads(path.read_bytes())
+        fields = json.loads(held.read(path))
         version = fields["format"]
         if isinstance(version, int) and version > FORMAT:
             why = f"its format is {version}, this SMQ knows up to {FORMAT}"

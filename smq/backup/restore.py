@@ -31,9 +31,10 @@ from smq.app.supervisor.datadir import (
     read_meta,
 )
 from smq.backup import folder
-from smq.backup.files import copy, link_own, sync_directories, write
+from smq.backup.files import copy, sync_directories, write
 from smq.backup.folder import About
-from smq.backup.objects import Topics, bring, bring_others
+from smq.backup.held import Held, NotWhole
+from smq.backup.objects import Topics, Ways, bring, bring_others
 from smq.backup.take import Refused, keep_found_topics
 from smq.backup.wal import write_only
 from smq.filer.local import LocalStore
@@ -80,7 +81,11 @@ class Restoring:
 
     def run(self) -> Restored:
         """Restore everything."""
-        about = folder.read(self.source)
+        with Held(self.source) as held:
+            return self._restore(held)
+
+    def _restore(self, held: Held) -> Restored:
+        about = folder.read_held(held)
         refuse_newer(self.source / folder.STORE)
         meta = read_meta(self.source)
         self._check_target()  # Before it gets our locks.
@@ -92,9 +97,9 @@ class Restoring:
             self._check_filer(mark, about)
             mark.write_text(self.said_of(about))
             try:
-                self._bring()
+                self._bring(held)
                 access = stored(self.data_dir / folder.STORE)
-            except (OSError, StoreError, Refused):
+            except (OSError, StoreError, Refused, NotWhole):
                 self._clear()
                 raise
             if self.is_new_cluster:
@@ -142,22 +147,23 @@ class Restoring:
             elif each.name not in {*_LOCKS, RESTORING}:
                 each.unlink()
 
-    def _bring(self) -> None:
-        self._bring_logs(self._bring_store())
+    def _bring(self, held: Held) -> None:
+        self._bring_logs(held, self._bring_store(held))
+        ways = Ways(held.open, held.link)
         objects = LocalStore(self.source / folder.FILER)
 
         def done(_key: str, length: int) -> None:
             self.advance(length)
 
-        bring(objects, self.filer, self.topics, done, link_own)
+        bring(objects, self.filer, self.topics, done, ways)
         if self.topics is None:
-            bring_others(objects, self.filer, done, link_own)
+            bring_others(objects, self.filer, done, ways)
 
-    def _bring_store(self) -> set[int]:
+    def _bring_store(self, held: Held) -> set[int]:
         """The store, what belongs to its users, and where the time line was; returns the partitions
         that it has."""
         store = self.data_dir / folder.STORE
-        copy(self.source / folder.STORE, store)
+        copy(self.source / folder.STORE, store, open_source=held.open)
         Database.open(store).close()  # Of an earlier version: what follows knows today's tables.
         check_store(store)
         if self.topics is not None:
@@ -166,20 +172,22 @@ class Restoring:
             forget_users(store)
         elif (self.source / folder.DECOYS).exists():
             # The users keep their salts: with other decoys, who has asked before would know them.
-            copy(self.source / folder.DECOYS, self.data_dir / folder.DECOYS)
+            to = self.data_dir / folder.DECOYS
+            copy(self.source / folder.DECOYS, to, open_source=held.open)
         ids, epochs = secrets.choice(IDS_SKIPPED), secrets.choice(EPOCHS_SKIPPED)
         renew(store, {"producer_id": ids, "coordinator_epoch": epochs})
         if (self.source / folder.CLOCK).exists():
-            copy(self.source / folder.CLOCK, self.data_dir / folder.CLOCK)
+            to = self.data_dir / folder.CLOCK
+            copy(self.source / folder.CLOCK, to, open_source=held.open)
         return partition_numbers(store)
 
-    def _bring_logs(self, known: set[int]) -> None:
+    def _bring_logs(self, held: Held, known: set[int]) -> None:
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name
             if path.suffix == ".wal" and self.topics is not None:
-                write_only(path, to, path.stat().st_size, known)
+                write_only(path, to, path.stat().st_size, known, held.open)
             else:
-                copy(path, to)
+                copy(path, to, open_source=held.open)
             self.advance(path.stat().st_size)
         for log in (self.data_dir / folder.LOGS).iterdir():
             # All restored data is on disk: anything incomplete was already damaged.

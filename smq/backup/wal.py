@@ -39,7 +39,7 @@ from shm.kernels.log.recover import (
 )
 from shm.segment import LogMemory
 from smq.app.process.clock import monotonic_ms, sleep
-from smq.backup.files import copy, link, opened, write
+from smq.backup.files import Open, copy, link, open_named, opened, write
 from smq.log.files.checkpoint import (
     FILE_NAME,
     FILE_NAME_BEFORE,
@@ -194,13 +194,19 @@ def with_bounds(
     return sorted(known.values(), key=lambda state: state.number)
 
 
-def write_only(path: Path, target: Path, length: int, known: AbstractSet[int]) -> None:
+def write_only(
+    path: Path,
+    target: Path,
+    length: int,
+    known: AbstractSet[int],
+    open_source: Open = open_named,
+) -> None:
     """Write a segment's first bytes, with padding in place of other partitions' batches.
 
-    Raises OSError, and StoreError as `blank_others` does.
+    Raises OSError, StoreError as `blank_others` does, and as `open_source`.
     """
-    with opened(path, length) as fd:
-        data = OsDisk().read(fd, path.stat().st_size, 0)
+    with opened(path, length, open_source) as fd:
+        data = OsDisk().read(fd, os.fstat(fd).st_size, 0)
     data[length:] = 0
     blank_others(data, length, int(path.stem), known, path)
     write(target, data.tobytes())

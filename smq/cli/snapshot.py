@@ -161,7 +161,7 @@ def _tell(  # noqa: PLR0913  (what was done, and what came of it)
 
 @contextmanager
 def _failures_told(place: Path) -> Iterator[None]:
-    from smq.backup.folder import NotWhole  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.backup.held import NotWhole  # noqa: PLC0415  (NumPy takes its time.)
     from smq.backup.take import Refused  # noqa: PLC0415  (as above)
     from smq.log.files.disk import told  # noqa: PLC0415  (as above)
 

@@ -7,6 +7,7 @@ https://www.sqlite.org/fileformat2.html, sections 1.3 and 4.1. Checksums are not
 frame with the salts of its log was written by the database's owner, at worst in part.
 """
 
+import os
 import struct
 from io import SEEK_END
 from pathlib import Path
@@ -24,15 +25,20 @@ def stored_version(path: Path) -> int:
     0 if there is none, it is no database, or it cannot be read: opening it reports that.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_never_waits) as file:
             version = _version_at(file, 0)
     except OSError:
         return 0
     try:
-        with path.with_name(path.name + "-wal").open("rb") as file:
+        with open(f"{path}-wal", "rb", opener=_never_waits) as file:
             return _committed_in(file, version)
     except OSError:
         return version
+
+
+def _never_waits(path: str, flags: int) -> int:
+    """Open what a snapshot's owner may have replaced by a pipe, which has no version."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _version_at(file: BinaryIO, at: int) -> int:

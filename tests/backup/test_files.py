@@ -10,9 +10,6 @@ import pytest
 
 from smq.backup import files
 from smq.log.files.disk import OsDisk
-from tests.another_user import needs_root
-
-ANOTHER = 65534
 
 
 def test_a_link_is_the_same_file_and_another_file_system_has_none(tmp_path: Path) -> None:
@@ -24,26 +21,6 @@ def test_a_link_is_the_same_file_and_another_file_system_has_none(tmp_path: Path
         assert not files.link(source, Path(other, "b"))
         files.copy(source, Path(other, "b"))
         assert Path(other, "b").read_bytes() == b"content"
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664, 0o646])
-def test_a_file_that_others_may_write_is_no_link_of_ours(tmp_path: Path, mode: int) -> None:
-    source, target = tmp_path / "a", tmp_path / "b"
-    source.write_bytes(b"content")
-    source.chmod(mode)
-    is_safe = not mode & 0o022
-    assert files.link_own(source, target) == target.exists() == is_safe
-
-
-@needs_root
-def test_a_file_of_another_user_is_no_link_of_ours(tmp_path: Path) -> None:
-    """Its owner wrote into a served directory, after a restore by root."""
-    source, target = tmp_path / "a", tmp_path / "b"
-    source.write_bytes(b"content")
-    os.chown(source, ANOTHER, ANOTHER)
-    assert not files.link_own(source, target)
-    assert not target.exists()
-    assert files.link(source, target)
 
 
 @pytest.mark.parametrize("shares", [True, False])

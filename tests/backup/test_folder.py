@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from smq.backup import folder
-from smq.backup.folder import About, NotWhole
+from smq.backup.folder import About
+from smq.backup.held import NotWhole
 from smq.model.errors import MadeByNewer
 
 

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from smq.backup.objects import belongs, bring, bring_others
+from smq.backup.objects import Ways, belongs, bring, bring_others
 from smq.filer.local import LocalStore
 from smq.testing.memory_store import MemoryStore
 from tests.backup.test_files import PAGE, dropped, pages_of
@@ -56,7 +56,7 @@ def test_copied_objects_leave_the_page_cache_as_it_was(tmp_path: Path) -> None:
         dropped(tmp_path / "a" / key)
     with (tmp_path / "a" / warm).open("rb") as file:
         os.pread(file.fileno(), PAGE, 0)
-    bring(source, target, None, lambda *_: None, lambda _path, _to: False)
+    bring(source, target, None, lambda *_: None, Ways(link=lambda _path, _to: False))
     pages = [pages_of(tmp_path / name / key) for key in (cold, warm) for name in "ab"]
     assert pages == [False, False, True, False]
     assert all(source.get(key) == target.get(key) for key in (cold, warm))

@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,11 @@ from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import RESTORING, read_meta
 from smq.app.supervisor.timeline import resume
 from smq.backup import folder
+from smq.backup.held import NotWhole
 from smq.backup.restore import EPOCHS_SKIPPED, IDS_SKIPPED, Restoring
 from smq.backup.take import Refused
 from smq.filer.local import LocalStore
+from smq.filer.store import Facts
 from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
 from smq.security.acls import Operation
@@ -126,6 +129,29 @@ def test_a_restored_file_is_its_owners_alone(tmp_path: Path) -> None:
     restored = tmp_path / "filer2" / "docs" / "a"
     assert not restored.samefile(made)
     assert restored.stat().st_mode & 0o022 == 0
+
+
+@pytest.mark.parametrize("name", ["logs/0/checkpoint", "filer/docs/a"])
+@pytest.mark.parametrize("make", [os.symlink, lambda _, path: os.mkfifo(path)])
+def test_a_file_that_gives_way_to_a_link_or_a_pipe_ends_a_restore(
+    tmp_path: Path, name: str, make: Callable[[Path, Path], None]
+) -> None:
+    """A file of the restorer's was published, or the restore hung with its locks held."""
+    snapshot(tmp_path)
+    (tmp_path / "secret").write_text("mine alone")
+    replaced_one = tmp_path / "s" / name
+
+    class Replaces(LocalStore):
+        def list(self, prefix: str = "", after: str = "") -> Iterator[Facts]:
+            if not replaced_one.is_symlink():  # The snapshot has been looked at.
+                replaced_one.unlink()
+                make(tmp_path / "secret", replaced_one)
+            return super().list(prefix, after)
+
+    with pytest.raises(NotWhole, match=f"{name} is neither a file nor a directory"):
+        replace(restoring(tmp_path), filer=Replaces(tmp_path / "filer2")).run()
+    assert not list((tmp_path / "filer2").rglob("a"))
+    assert not (tmp_path / "b" / folder.STORE).exists()
 
 
 def test_a_rule_of_no_kind_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The version as SQLite would say it, and no file of the database is touched."""
 
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -79,3 +80,9 @@ def test_frames_of_before_the_log_was_begun_anew_do_not_count(tmp_path: Path) ->
     head[16] ^= 1  # A salt.
     wal.write_bytes(head)
     assert stored_version(path) == 0
+
+
+def test_a_pipe_has_no_version(tmp_path: Path) -> None:
+    """Who made a snapshot held its restore."""
+    os.mkfifo(tmp_path / "store.sqlite")
+    assert stored_version(tmp_path / "store.sqlite") == 0

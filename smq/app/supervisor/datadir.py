@@ -33,6 +33,7 @@ from smq.app.supervisor.contents import check_contents
 from smq.log.files.disk import OsDisk
 from smq.model.config import INT32_MAX, SETTINGS
 from smq.model.errors import MadeByNewer
+from smq.model.named_files import read_named
 
 FORMAT_VERSION = 1
 RESTORING = "restoring"
@@ -169,7 +170,7 @@ def read_meta(directory: Path) -> Meta:
     """
     path = directory / "meta.json"
     try:
-        content = path.read_bytes()
+        content = read_named(path)  # A snapshot's may be a pipe by now.
     except FileNotFoundError:
         return Meta(new_cluster_id(), 0, -1)
     try:
