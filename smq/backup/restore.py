@@ -42,7 +42,7 @@ from smq.filer.store import Store
 from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
 from smq.store.access import Stored, forget_users, stored
-from smq.store.copying import check_store, partition_numbers, renew
+from smq.store.copying import check_store, log_count_of, partition_numbers, renew
 from smq.store.database import Database, refuse_newer
 
 # What the broker may have given out since the snapshot, at least, and beyond that room for restores
@@ -97,7 +97,7 @@ class Restoring:
             self._check_filer(mark, about)
             mark.write_text(self.said_of(about))
             try:
-                self._bring(held)
+                self._bring(held, meta.log_count)
                 access = stored(self.data_dir / folder.STORE)
             except (OSError, StoreError, Refused, NotWhole):
                 self._clear()
@@ -147,8 +147,14 @@ class Restoring:
             elif each.name not in {*_LOCKS, RESTORING}:
                 each.unlink()
 
-    def _bring(self, held: Held) -> None:
-        self._bring_logs(held, self._bring_store(held))
+    def _bring(self, held: Held, log_count: int) -> None:
+        known = self._bring_store(held)
+        if log_count_of(self.data_dir / folder.STORE) > log_count:
+            raise Refused(
+                f"{self.source} has partitions in logs that are not in its {folder.META}: somebody "
+                "has changed this snapshot"
+            )
+        self._bring_logs(held, known)
         ways = Ways(held.open, held.link)
         objects = LocalStore(self.source / folder.FILER)
 

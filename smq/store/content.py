@@ -9,6 +9,8 @@ that reads it. So a store is looked through before anything is made of it.
     users      have a name, and keys of a mechanism that there is
     rules      are of kinds that there are, about something, and about somebody
     quotas     are numbers, of somebody
+    members    have protocols that can be read
+    counters   are all there
 """
 
 import json
@@ -24,14 +26,18 @@ from smq.model.config import Config
 from smq.model.config_values import parsed
 from smq.model.errors import StoreError
 from smq.model.names import NAME_CHARACTERS_MAX
-from smq.model.topic_configs import TOPIC_CONFIGS
+from smq.model.topic_configs import DURABILITY, TOPIC_CONFIGS
 from smq.model.topic_settings import TopicSettings
 from smq.security.published import ACCESS_BYTES_MAX
+from smq.store.protocols import unpacked
 from smq.wire.codec import STRING_BYTES_MAX
 
 # What is no UTF-8 in a request is replaced by U+FFFD, which has three bytes: clients could make
 # such names until these were refused. A member's id is a client's with a number.
 NAME_BYTES_MAX = 3 * STRING_BYTES_MAX + 64
+_COUNTERS = {"partition_number", "producer_id", "coordinator_epoch", "arrival"}
+# Topic configs of which a shard knows each value, or ends.
+_CHOSEN = {name for name in TOPIC_CONFIGS if name.startswith("compression.")} | {DURABILITY}
 _GROWS = frozenset({"value", "before", "after"})  # A list that is appended to; also what it was.
 
 _NO_NAME = (
@@ -47,7 +53,7 @@ _IS_LONG = f"length(CAST({{}} AS BLOB)) > {STRING_BYTES_MAX}".format
 _IMPOSSIBLE = (
     (
         "topics",
-        "length(CAST(id AS BLOB)) != 32 OR id GLOB '*[^0-9a-f]*'",
+        "length(CAST(id AS BLOB)) != 32 OR id GLOB '*[^0-9a-f]*' OR instr(id, char(0))",
         "a topic with an impossible id",
     ),
     (
@@ -104,6 +110,7 @@ _IMPOSSIBLE = (
     ),
 )
 
+_PROTOCOLS = "SELECT protocols FROM group_members"
 # How long their lines are at most: JSON may write six letters for one.
 _LINES_AT_MOST = (
     (
@@ -137,13 +144,22 @@ def _problems(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
         find = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1"  # noqa: S608  (ours)
         if connection.execute(find).fetchone():
             yield table, what
+    yield from _unreadable(connection)
+    if not {name for (name,) in connection.execute("SELECT name FROM counters")} >= _COUNTERS:
+        yield "counters", "not all of them"
+    if _has_too_much_access(connection):
+        yield "acls", f"more than users and rules may take, {ACCESS_BYTES_MAX} bytes"
+
+
+def _unreadable(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    """Tables with values that say nothing to those who read them."""
     if any(map(_is_wrong, _configs_of_topics(connection))):
         yield "configs", "a value that cannot be read"
     quotas = "SELECT resource, name, value FROM resource_configs WHERE resource_type = ?"
     if not all(_is_quota(*each) for each in connection.execute(quotas, (QUOTA,))):
         yield "resource_configs", "what is no quota of a client"
-    if _has_too_much_access(connection):
-        yield "acls", f"more than users and rules may take, {ACCESS_BYTES_MAX} bytes"
+    if not all(_is_unpacked(each) for (each,) in connection.execute(_PROTOCOLS)):
+        yield "group_members", "protocols that cannot be read"
 
 
 def _text_problem(connection: sqlite3.Connection, table: str) -> str | None:
@@ -183,11 +199,21 @@ def _is_wrong(configs: dict[str, str]) -> bool:
     """Whether nobody can read a topic's configs. Their ranges may have been others."""
     try:
         for name in configs.keys() & TOPIC_CONFIGS.keys():
-            parsed(TOPIC_CONFIGS[name].type, configs[name])
+            value = parsed(TOPIC_CONFIGS[name].type, configs[name])
+            if name in _CHOSEN and TOPIC_CONFIGS[name].rule(value):
+                return True
         TopicSettings.of(configs, Config())
     except (ValueError, LookupError, OverflowError):
         return True
     return False
+
+
+def _is_unpacked(protocols: bytes) -> bool:
+    try:
+        unpacked(protocols)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_quota(resource: str, name: str, value: str) -> bool:

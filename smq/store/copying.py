@@ -91,6 +91,13 @@ def partition_numbers(path: Path) -> set[int]:
         return {number for (number,) in store.execute(question, (DELETED,))}
 
 
+def log_count_of(path: Path) -> int:
+    """How many logs there must be for the partitions in such a store. Raises StoreError."""
+    with _failures_told(path), closing(_connect(path)) as store:
+        [(last,)] = store.execute("SELECT max(log) FROM partitions").fetchall()
+        return 0 if last is None else int(last) + 1
+
+
 def topics_of(path: Path) -> set[tuple[str, str]]:
     """Namespace and name of each topic in such a store. Raises StoreError."""
     with _failures_told(path), closing(_connect(path)) as store:

@@ -24,14 +24,15 @@ def packed(protocols: Protocols) -> bytes:
 
 
 def unpacked(column: bytes) -> Protocols:
-    """Decode the column."""
+    """Decode the column. Raises ValueError for what packed() never makes: a file from elsewhere
+    may have it."""
     pieces, at = [], 0
     while at < len(column):
-        (length,) = _LENGTH.unpack_from(column, at)
-        begin, at = at + _LENGTH.size, at + _LENGTH.size + length
+        begin = at + _LENGTH.size
+        at = begin + int.from_bytes(column[at:begin])
         pieces.append(column[begin:at])
-    assert at == len(column), "it ends where its last piece ends"
-    assert len(pieces) % 2 == 0, "each name has its metadata"
+    if at != len(column) or len(pieces) % 2:
+        raise ValueError("it does not end where the metadata of its last name ends")
     return tuple(
         (name.decode(), metadata) for name, metadata in zip(pieces[::2], pieces[1::2], strict=True)
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -23,6 +24,7 @@ from smq.backup.take import Refused
 from smq.filer.local import LocalStore
 from smq.filer.store import Facts
 from smq.log.losses import BOOT_FILE
+from smq.model.catalog import Topic
 from smq.model.errors import StoreError
 from smq.security.acls import Operation
 from smq.security.credentials import ScramCredential, ScramMechanism
@@ -163,6 +165,35 @@ def test_a_rule_of_no_kind_is_refused(tmp_path: Path) -> None:
         database.commit()
     with pytest.raises(StoreError, match="a rule of a kind that there is not: somebody"):
         restoring(tmp_path).run()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE partitions SET log = 99", "has partitions in logs that are not in its meta.json"),
+        ("DELETE FROM counters", "'counters' has not all of them: somebody has changed"),
+    ],
+)
+def test_a_store_that_no_broker_can_serve_is_refused_and_leaves_nothing(
+    tmp_path: Path, change: str, said: str
+) -> None:
+    """The broker ended at each start, or the restore with a trace."""
+    served_once(tmp_path)
+    store = Store.open(tmp_path / "data" / "store.sqlite")
+    store.add_topic(Topic("flights", UUID(int=7), (1, 2), (0, 0), {}), 0)
+    store.commit()
+    store.close()
+    taking(tmp_path).run()
+    with closing(sqlite3.connect(tmp_path / "s" / "store.sqlite")) as database:
+        database.execute(change)
+        database.commit()
+    with pytest.raises((Refused, StoreError), match=said):
+        restoring(tmp_path).run()
+    assert {each.name for each in (tmp_path / "b").iterdir()} <= {
+        "lock",
+        "supervisor.lock",
+        RESTORING,
+    }
 
 
 def numbers(tmp_path: Path) -> tuple[int, int, int]:

@@ -46,6 +46,20 @@ def user(name: str, mechanism: int = 1, iterations: int = 4096) -> str:
     )
 
 
+def config(name: str, value: str) -> str:
+    return f"INSERT INTO configs SELECT id, '{name}', '{value}' FROM topics"
+
+
+def member(protocols: str) -> str:
+    group = "INSERT INTO groups VALUES ('g', 'consumer', 1, 'range', 'm', NULL)"
+    columns = "group_id, position, member_id, client_id, client_host, session_timeout_ms, "
+    columns += "rebalance_timeout_ms, protocols, assignment"
+    return (
+        f"{group}; INSERT INTO group_members ({columns}) "
+        f"VALUES ('g', 0, 'm', 'c', '/', 1, 1, {protocols}, x'')"
+    )
+
+
 def letters(count: int) -> str:
     return f"substr(replace(hex(zeroblob({count})), '0', 'a'), 1, {count})"
 
@@ -83,11 +97,24 @@ CRAFTED = [
     (f"UPDATE topics SET name = {letters(300)}", "topics", "a name that no topic can have"),
     ("UPDATE topics SET namespace = 'a/b'", "topics", "a name that no topic can have"),
     ("UPDATE topics SET id = '../' || substr(id, 4)", "topics", "a topic with an impossible id"),
+    (
+        "UPDATE topics SET id = CAST(x'616100' || CAST(substr(id, 4) AS BLOB) AS TEXT)",
+        "topics",
+        "a topic with an impossible id",
+    ),
     ("DELETE FROM partitions WHERE partition = 0", "topics", "lacks some of its partitions"),
     ("DELETE FROM partitions", "topics", "lacks some of its partitions"),
     ("UPDATE partitions SET log = -1", "partitions", "a partition in an impossible place"),
     ("UPDATE configs SET value = 'long'", "configs", "a value that cannot be read"),
     ("UPDATE configs SET value = '1e400'", "configs", "a value that cannot be read"),
+    (config("smq.durability", "nonsense"), "configs", "a value that cannot be read"),
+    (config("compression.type", "nonsense"), "configs", "a value that cannot be read"),
+    (config("compression.zstd.level", "99"), "configs", "a value that cannot be read"),
+    ("DELETE FROM counters", "counters", "not all of them"),
+    ("DELETE FROM counters WHERE name = 'producer_id'", "counters", "not all of them"),
+    (member("x'00'"), "group_members", "protocols that cannot be read"),
+    (member("x'0000000161'"), "group_members", "protocols that cannot be read"),
+    (member("x'00000001ff00000000'"), "group_members", "protocols that cannot be read"),
     (
         "INSERT INTO transactions VALUES ('t', 1, 1, 1, 1, 1, 1, 'Sleeping', 1, 1, 1, 0, 0)",
         "transactions",

@@ -1,7 +1,5 @@
 """Protocols in a column round-trip."""
 
-import struct
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -30,5 +28,5 @@ def test_the_form_of_earlier_versions_becomes_this_one() -> None:
 def test_a_column_that_was_cut_is_never_taken_for_another_one(cut: int) -> None:
     column = packed((("range", b"\xff\x00"),))
     assert len(column) == 15
-    with pytest.raises((AssertionError, struct.error)):
+    with pytest.raises(ValueError, match="does not end"):
         unpacked(column[:cut])
