@@ -149,7 +149,7 @@ def steps_for(
     if not path.is_file():
         path = Path(workload)
     try:
-        documents = list(yaml.safe_load_all(read_named(path, may_be_passed_on=True).decode()))
+        documents = list(yaml.safe_load_all(read_named(path, passed_on_as="runs").decode()))
         pairs = [split_pair(each, "--set") for each in given]
         overrides = {field: yaml.safe_load(value) for field, value in pairs}
     except FileNotFoundError as error:

@@ -141,7 +141,7 @@ def _is_of(
 
 def _rules(file: Path) -> list[AclBinding]:
     try:
-        data = read_named(file, may_be_passed_on=True)
+        data = read_named(file, passed_on_as="--rules")
     except OSError as reason:
         raise refusal(f"--rules: {file} cannot be read: {reason}") from reason
     try:

@@ -70,7 +70,7 @@ def load_config(file: Path | None, given: Mapping[str, str]) -> tuple[Config, Ma
     from smq.app.process.machine import this_machine  # noqa: PLC0415  (It exists on Linux only.)
 
     try:
-        text = read_named(file, may_be_passed_on=True).decode() if file else ""
+        text = read_named(file, passed_on_as="the configuration").decode() if file else ""
     except OSError as reason:
         raise SystemExit(
             f"smq: the configuration file {file} cannot be read: {reason.strerror}"

@@ -163,7 +163,7 @@ def _password(file: Path | None) -> str:
 def password_of_file(file: Path, option: str) -> str:
     """The password that an option's file has."""
     try:
-        data = read_named(file, may_be_passed_on=True)
+        data = read_named(file, passed_on_as=option)
         found = data.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as reason:
         raise refusal(f"{option}: {file} cannot be read: {reason}") from reason

@@ -3,7 +3,8 @@ have no writer, a device too, and a file without end is read as far as its bound
 
 What a shell or a container passes on, as /dev/stdin or `<(command)`, may be a pipe where somebody
 waits for the command that reads it. A pipe gives its bytes once, so they are kept for who asks
-again: to such a reader it would be an empty file.
+again for the same purpose: to such a reader it would be an empty file. Another purpose is refused:
+a password would else be the text of all settings.
 """
 
 import os
@@ -14,7 +15,8 @@ from errno import EFBIG, EINVAL
 PIECE_BYTES = 1024 * 1024  # So much memory is taken for what may be short.
 NAMED_BYTES_MAX = 1024 * 1024  # Keys, certificates, passwords, settings: mostly some kilobytes.
 _PASSED_ON = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-_given: dict[tuple[int, int], bytes] = {}  # By a pipe that was passed on: its device and inode.
+# By a pipe that was passed on, its device and inode: what it was read as, and its bytes.
+_given: dict[tuple[int, int], tuple[str, bytes]] = {}
 if sys.platform == "win32":
     _NEVER_WAITS = _WAITS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 else:
@@ -39,10 +41,13 @@ def read_named(
     path: str | os.PathLike[str],
     bytes_max: int = NAMED_BYTES_MAX,
     *,
-    may_be_passed_on: bool = False,
+    passed_on_as: str = "",
 ) -> bytes:
-    """What a file has. Raises OSError, which is UnusableNamedFile for what is no file or longer."""
-    waits = may_be_passed_on and is_passed_on(path)
+    """What a file has. `passed_on_as`: what for, if it may also be a pipe that a shell passes on.
+
+    Raises OSError, which is UnusableNamedFile for what is no file or longer.
+    """
+    waits = bool(passed_on_as) and is_passed_on(path)
     fd = os.open(path, _WAITS if waits else _NEVER_WAITS)
     try:
         status = os.fstat(fd)
@@ -54,8 +59,11 @@ def read_named(
             raise UnusableNamedFile(EINVAL, "it is no file, but a pipe or a device")
         pipe = status.st_dev, status.st_ino
         if pipe not in _given:
-            _given[pipe] = _whole(fd, bytes_max)
-        return _given[pipe]
+            _given[pipe] = passed_on_as, _whole(fd, bytes_max)
+        purpose, data = _given[pipe]
+        if purpose != passed_on_as:
+            raise UnusableNamedFile(EINVAL, f"it gives its bytes once, and was read as {purpose}")
+        return data
     finally:
         os.close(fd)
 

@@ -51,9 +51,9 @@ def never_ends(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
 
 
 def test_a_pipe_and_a_device_are_refused(never_ends: Path) -> None:
-    for may_be_passed_on in (True, False):
+    for purpose in ("properties", ""):
         with pytest.raises(UnusableNamedFile, match="no file, but a pipe or a device"):
-            read_named(never_ends, may_be_passed_on=may_be_passed_on)
+            read_named(never_ends, passed_on_as=purpose)
 
 
 def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_pipe_of_the_shell_is_read_to_its_end_where_a_command_says_so() -> Non
 
         writer = threading.Thread(target=write)
         writer.start()
-        assert read_named(path, may_be_passed_on=True) == written
+        assert read_named(path, passed_on_as="properties") == written
         writer.join()
 
 
@@ -96,4 +96,16 @@ def test_a_pipe_of_the_shell_is_there_for_each_who_reads_it() -> None:
             os.write(writing, written)
             os.close(writing)
             path = f"/dev/fd/{reading}"
-            assert [read_named(path, may_be_passed_on=True) for _ in range(3)] == [written] * 3
+            assert [read_named(path, passed_on_as="properties") for _ in range(3)] == [written] * 3
+
+
+def test_a_pipe_of_the_shell_is_read_for_one_purpose() -> None:
+    """A user's password was the text of the properties that came by the same pipe."""
+    reading, writing = os.pipe()
+    with closing(os.fdopen(reading, "rb")):
+        os.write(writing, b"sasl.username=admin")
+        os.close(writing)
+        path = f"/dev/fd/{reading}"
+        read_named(path, passed_on_as="properties")
+        with pytest.raises(UnusableNamedFile, match=r"bytes once, and was read as properties$"):
+            read_named(path, passed_on_as="--password-file")

@@ -81,7 +81,7 @@ def partition_count(cluster: Cluster, topic: str) -> int:
 
 def _offsets_of(path: Path) -> dict[TopicPartition, int]:
     try:
-        return read_offsets(read_named(path, OFFSETS_BYTES_MAX, may_be_passed_on=True).decode())
+        return read_offsets(read_named(path, OFFSETS_BYTES_MAX, passed_on_as="offsets").decode())
     except OSError as error:
         raise refusal(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:

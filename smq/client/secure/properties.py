@@ -29,7 +29,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     without its properties would do so in plain bytes.
     """
     try:
-        data = read_named(path, may_be_passed_on=True)
+        data = read_named(path, passed_on_as="properties")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise ValueError(f"{_shown(path)} cannot be read: {why}") from error
