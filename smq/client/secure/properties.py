@@ -44,7 +44,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
 
 def _shown(path: str | os.PathLike[str]) -> str:
     """How an error names the file: somebody may have given its text, with a password."""
-    if any(sign in os.fspath(path) for sign in ("=", "\n", ".password")):
+    if any(sign in os.fspath(path).lower() for sign in ("=", ": ", "\n", "password")):
         return "the properties file, whose path looks like properties,"
     return f"the properties file {path}"
 

@@ -61,8 +61,12 @@ def test_a_pipe_that_somebody_else_has_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["sasl.password=secret", "sasl.password: secret", "sasl.username x\nsecret"]
-)
+    "text",
+    [
+        "sasl.password=secret", "sasl.password: secret", "sasl.username x\nsecret",
+        "password: secret", "PASSWORD:secret", "ssl: {key: secret}",
+    ],
+)  # fmt: skip
 def test_a_text_of_properties_in_place_of_a_path_is_not_shown(text: str) -> None:
     with pytest.raises(ValueError, match="whose path looks like properties") as refused:
         read_properties(text)
