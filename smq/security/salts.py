@@ -22,7 +22,7 @@ _TEXTS = (
 )
 _KINDS = *(each.encode() for each in _TEXTS), bytes(range(256))
 _TABLES = tuple(bytes(kind[i % len(kind)] for i in range(256)) for kind in _KINDS)
-_USUAL_LENGTHS = range(20, 27)
+_USUAL_LENGTHS = range(25, 27)  # Of 60 such numbers one is shorter.
 
 
 class SaltForm(NamedTuple):

@@ -8,7 +8,7 @@ KEYS = [sha256(bytes([number])).digest() for number in range(50)]
 
 
 def test_salts_of_kafkas_tools_have_one_form_however_long_they_are() -> None:
-    for number in (1 << SALT_BITS) - 1, 1 << SALT_BITS - 1, 1 << SALT_BITS - 12:
+    for number in (1 << SALT_BITS) - 1, 1 << SALT_BITS - 1, 36**24:
         assert form_of(base36(number).encode()) == USUAL_SALT
 
 
@@ -31,6 +31,14 @@ def test_a_made_salt_has_the_form_that_it_is_made_of(salt: bytes) -> None:
     assert {form_of(each) for each in made} == {form}
     assert made == [salt_of(form, key) for key in KEYS]
     assert len({*made}) == (len(KEYS) if salt else 1)
+
+
+@pytest.mark.parametrize("length", [20, 24, 27])
+def test_a_salt_of_another_length_has_a_form_of_its_own(length: int) -> None:
+    """Of users with such salts one who does not exist was known: his was longer."""
+    form = form_of(b"1z" * 20)._replace(length=length)
+    assert form_of((b"1z" * 20)[:length]) == form
+    assert {len(salt_of(form, key)) for key in KEYS} == {length}
 
 
 def test_a_salt_that_is_made_is_never_of_megabytes() -> None:
