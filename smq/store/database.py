@@ -65,8 +65,7 @@ class Database:
             check_schema(self._connection, path)
             for pragma in PRAGMAS:
                 self._connection.execute(f"PRAGMA {pragma}")
-            self._migrate()
-            self._check_rows()
+            self._migrate_and_check()
             self._log_is_suspect = True
             self._sync()
         return self
@@ -211,15 +210,22 @@ class Database:
     def _version(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
-    def _migrate(self) -> None:
+    def _migrate_and_check(self) -> None:
+        """Take the steps that are missing, all or none: a database that is then refused stays the
+        one of the version that made it, which can still serve it."""
         version = self._version()
         assert version <= len(MIGRATIONS), "a newer database is refused before it is opened"
         for name, function in FUNCTIONS.items():
             self._connection.create_function(name, 1, function, deterministic=True)
-        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-            self._connection.executescript(
-                f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT"
-            )
+        steps = [
+            f"{script}; PRAGMA user_version = {number};"
+            for number, script in enumerate(MIGRATIONS[version:], start=version + 1)
+        ]
+        if steps:
+            self._connection.executescript("".join(["BEGIN IMMEDIATE;", *steps]))
+        self._check_rows()
+        if steps:
+            self._connection.execute("COMMIT")
 
 
 def refuse_newer(path: Path) -> None:

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from smq.model.errors import StoreError
 from smq.store import migrations
+from smq.store.access import stored
 from smq.store.database import Database
 from smq.store.migrations import FUNCTIONS, MIGRATIONS
 from smq.store.rows import StoredGroup, StoredMember
 from smq.store.store import Store
+from smq.store.stored_version import stored_version
 
 
 def tables(path: Path) -> list[tuple[str, str]]:
@@ -88,6 +91,46 @@ def test_a_step_that_fails_is_not_taken_by_half(
     monkeypatch.setattr("smq.store.database.MIGRATIONS", steps)
     with pytest.raises(Exception, match="already exists"):
         Database.open(path)
+    assert tables(path) == before
+
+
+def test_what_requests_could_say_in_version_20_keeps_nobody_from_a_start(tmp_path: Path) -> None:
+    """Letters that are no UTF-8 were replaced, by three times as many bytes."""
+    path, replaced = tmp_path / "store.sqlite", "\ufffd" * 20_000
+    old = made_by(20, path)
+    rules = [("t", "User:a", "*"), (replaced, "User:a", "*"), ("t", f"User:{replaced}", "*")]
+    rules.append(("t", "User:a", replaced))
+    for rule in rules:
+        old.execute("INSERT INTO acls VALUES (2, ?, 3, ?, ?, 3, 3)", rule)
+    for user in ("alice", "unix", "unix/root", replaced):
+        old.execute(
+            "INSERT INTO scram_credentials VALUES (?, 1, x'00', x'00', x'00', 4096)", (user,)
+        )
+    topic = "00" * 16
+    old.execute("INSERT INTO topics VALUES (?, 'kafka', 't', 0)", (topic,))
+    old.execute("INSERT INTO partitions VALUES (1, ?, 0, 0, 0)", (topic,))
+    old.execute("INSERT INTO configs VALUES (?, 'min.cleanable.dirty.ratio', '0.5_0')", (topic,))
+    old.commit()
+    old.close()
+    store = Store.open(path)
+    assert store.manifest.topics()[0].configs == {"min.cleanable.dirty.ratio": "0.50"}
+    store.close()
+    users, kept = stored(path)
+    assert [each.user for each in users] == ["alice", "unix"]
+    assert len(kept) == 1
+
+
+def test_a_database_that_is_refused_keeps_its_version(tmp_path: Path) -> None:
+    """Its own version could not serve it any more, and a later one neither."""
+    path = tmp_path / "store.sqlite"
+    old = made_by(len(MIGRATIONS) - 2, path)
+    old.execute("INSERT INTO acls VALUES (2, '', 3, 'User:a', '*', 3, 3)")
+    old.commit()
+    old.close()
+    before = tables(path)
+    with pytest.raises(StoreError, match="a rule that is about nothing or nobody"):
+        Database.open(path)
+    assert stored_version(path) == len(MIGRATIONS) - 2
     assert tables(path) == before
 
 
