@@ -153,6 +153,8 @@ def _listed(folder: Path, listed: bytes) -> Iterator[tuple[int, str]]:
     try:
         for line in listed.decode().splitlines():
             size, _, name = line.partition(" ")
+            if "\0" in name:
+                raise ValueError("no path has it")  # noqa: TRY301  (as what int refuses)
             yield int(size), name
     except ValueError:
         raise NotWhole(f"{folder / FILES} is no list of files; copy the snapshot again") from None

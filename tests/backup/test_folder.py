@@ -106,7 +106,7 @@ def test_a_description_with_other_types_is_refused_before_anything_is_restored(
         folder.read(tmp_path)
 
 
-@pytest.mark.parametrize("listed", [b"\xff", b"many meta.json\n", b"\n"])
+@pytest.mark.parametrize("listed", [b"\xff", b"many meta.json\n", b"\n", b"5 a\0b\n"])
 def test_a_list_that_is_none_is_refused(tmp_path: Path, listed: bytes) -> None:
     about = taken(tmp_path)
     (tmp_path / "files").write_bytes(listed)
