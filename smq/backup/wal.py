@@ -207,6 +207,7 @@ def write_only(
     """
     with opened(path, length, open_source) as fd:
         data = OsDisk().read(fd, os.fstat(fd).st_size, 0)
+    length = min(length, len(data))  # The name may be another file's by then.
     data[length:] = 0
     blank_others(data, length, int(path.stem), known, path)
     write(target, data.tobytes())
