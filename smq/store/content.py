@@ -23,7 +23,7 @@ from pathlib import Path
 from smq.model.catalog import QUOTA
 from smq.model.client_quotas import entity_of, entity_problem, key_of, names_of, problem_of
 from smq.model.config import Config
-from smq.model.config_values import parsed
+from smq.model.config_values import Value, parsed
 from smq.model.errors import StoreError
 from smq.model.names import NAME_CHARACTERS_MAX
 from smq.model.topic_configs import DURABILITY, TOPIC_CONFIGS
@@ -200,12 +200,17 @@ def _is_wrong(configs: dict[str, str]) -> bool:
     try:
         for name in configs.keys() & TOPIC_CONFIGS.keys():
             value = parsed(TOPIC_CONFIGS[name].type, configs[name])
-            if name in _CHOSEN and TOPIC_CONFIGS[name].rule(value):
+            if name in _CHOSEN and TOPIC_CONFIGS[name].rule(_as_read(value, configs[name])):
                 return True
         TopicSettings.of(configs, Config())
     except (ValueError, LookupError, OverflowError):
         return True
     return False
+
+
+def _as_read(value: Value, text: str) -> Value:
+    """A shard takes a word as it stands, with its spaces."""
+    return text if isinstance(value, str) else value
 
 
 def _is_unpacked(protocols: bytes) -> bool:

@@ -325,15 +325,20 @@ MIGRATIONS = (
         FROM topics JOIN partitions ON topic_id = topics.id
         WHERE namespace != '' GROUP BY topics.id;
     """,
-    # What requests could say until they were refused. A name longer than a request's is nobody's,
-    # no user can log in as unix/..., and Python reads numbers that Kafka does not.
+    # What requests could say until they were refused. Nothing has a name longer than a request's,
+    # no user can log in as unix/..., and Python reads numbers that Kafka does not: 0.5_0, and
+    # digits of other scripts. A rule about nobody stays: a topic that has rules is not everybody's.
     """
-    DELETE FROM acls WHERE 32767 < max(
-        length(CAST(name AS BLOB)), length(CAST(principal AS BLOB)), length(CAST(host AS BLOB))
-    );
+    DELETE FROM acls WHERE length(CAST(name AS BLOB)) > 32767;
+    UPDATE OR REPLACE acls SET principal = substr(principal, 1, 8000)
+        WHERE length(CAST(principal AS BLOB)) > 32767;
+    UPDATE OR REPLACE acls SET host = substr(host, 1, 8000)
+        WHERE length(CAST(host AS BLOB)) > 32767;
     DELETE FROM scram_credentials
         WHERE length(CAST(user AS BLOB)) > 32767 OR user GLOB 'unix/*';
     UPDATE configs SET value = replace(value, '_', '') WHERE name = 'min.cleanable.dirty.ratio';
+    DELETE FROM configs WHERE name = 'min.cleanable.dirty.ratio'
+        AND length(CAST(value AS BLOB)) != length(value);
     """,
 )
 

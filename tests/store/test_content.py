@@ -108,6 +108,7 @@ CRAFTED = [
     ("UPDATE configs SET value = 'long'", "configs", "a value that cannot be read"),
     ("UPDATE configs SET value = '1e400'", "configs", "a value that cannot be read"),
     (config("smq.durability", "nonsense"), "configs", "a value that cannot be read"),
+    (config("smq.durability", " disk "), "configs", "a value that cannot be read"),
     (config("compression.type", "nonsense"), "configs", "a value that cannot be read"),
     (config("compression.zstd.level", "99"), "configs", "a value that cannot be read"),
     ("DELETE FROM counters", "counters", "not all of them"),

@@ -106,18 +106,24 @@ def test_what_requests_could_say_in_version_20_keeps_nobody_from_a_start(tmp_pat
         old.execute(
             "INSERT INTO scram_credentials VALUES (?, 1, x'00', x'00', x'00', 4096)", (user,)
         )
-    topic = "00" * 16
-    old.execute("INSERT INTO topics VALUES (?, 'kafka', 't', 0)", (topic,))
-    old.execute("INSERT INTO partitions VALUES (1, ?, 0, 0, 0)", (topic,))
-    old.execute("INSERT INTO configs VALUES (?, 'min.cleanable.dirty.ratio', '0.5_0')", (topic,))
+    for number, ratio in enumerate(("0.5_0", "0.\u0665"), start=1):
+        topic = f"{number:032}"
+        old.execute("INSERT INTO topics VALUES (?, 'kafka', ?, 0)", (topic, f"t{number}"))
+        old.execute("INSERT INTO partitions VALUES (?, ?, 0, 0, 0)", (number, topic))
+        old.execute(
+            "INSERT INTO configs VALUES (?, 'min.cleanable.dirty.ratio', ?)", (topic, ratio)
+        )
     old.commit()
     old.close()
     store = Store.open(path)
-    assert store.manifest.topics()[0].configs == {"min.cleanable.dirty.ratio": "0.50"}
+    assert sorted(
+        each.configs.get("min.cleanable.dirty.ratio", "") for each in store.manifest.topics()
+    ) == ["", "0.50"]
     store.close()
     users, kept = stored(path)
     assert [each.user for each in users] == ["alice", "unix"]
-    assert len(kept) == 1
+    assert {each.pattern.name for each in kept} == {"t"}
+    assert len(kept) == 3, "an allowed nobody keeps a topic from everybody"
 
 
 def test_a_database_that_is_refused_keeps_its_version(tmp_path: Path) -> None:
