@@ -22,7 +22,8 @@ _TEXTS = (
 )
 _KINDS = *(each.encode() for each in _TEXTS), bytes(range(256))
 _TABLES = tuple(bytes(kind[i % len(kind)] for i in range(256)) for kind in _KINDS)
-_USUAL_LENGTHS = range(25, 27)  # Of 60 such numbers one is shorter.
+_USUAL_LENGTHS = range(25, 27)
+_USUAL_MIN = 36**24  # Of 60 numbers of 130 bits one is less, and shorter: a form of its own.
 
 
 class SaltForm(NamedTuple):
@@ -32,7 +33,7 @@ class SaltForm(NamedTuple):
     length: int
 
 
-USUAL_SALT = SaltForm(_TEXTS.index(_DIGITS), -1)  # Of 130 bits, however many letters.
+USUAL_SALT = SaltForm(_TEXTS.index(_DIGITS), -1)  # Of 130 bits, 25 or 26 letters.
 
 
 def form_of(salt: bytes) -> SaltForm:
@@ -46,7 +47,8 @@ def form_of(salt: bytes) -> SaltForm:
 def salt_of(form: SaltForm, key: bytes) -> bytes:
     """The salt of a form that a key of 32 secret bytes makes."""
     if form == USUAL_SALT:
-        return base36(int.from_bytes(key) % (1 << SALT_BITS)).encode()
+        number = int.from_bytes(key) % (1 << SALT_BITS)
+        return base36(number if number >= _USUAL_MIN else number + _USUAL_MIN).encode()
     return shake_256(key).digest(form.length).translate(_TABLES[form.kind])
 
 
