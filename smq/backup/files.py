@@ -17,7 +17,7 @@ from pathlib import Path
 from smq.log.files.disk import OsDisk, cached_pages
 
 PIECE_BYTES = 8 * 1024 * 1024
-Open = Callable[[Path], int]  # A descriptor for reading: open_named(), or Held.open().
+Open = Callable[[Path], int]  # A descriptor for reading: open_named(), or HeldFolder.open().
 NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
 _NO_RANGE = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 
 from smq.app.supervisor import modes, timeline
 from smq.backup.files import sync_directories, write
-from smq.backup.held import Held, NotWhole
+from smq.backup.held import HeldFolder, NotWhole
 from smq.model.errors import MadeByNewer
 
 FORMAT = 1
@@ -113,11 +113,11 @@ def finish(folder: Path, about: About) -> About:
 
 def read(folder: Path) -> About:
     """As read_held, of the folder at a path."""
-    with Held(folder) as held:
+    with HeldFolder(folder) as held:
         return read_held(held)
 
 
-def read_held(held: Held) -> About:
+def read_held(held: HeldFolder) -> About:
     """Read a snapshot's description once all its files are found. Raises NotWhole, MadeByNewer."""
     folder = held.path
     if (folder / UNFINISHED).exists() or not (folder / ABOUT).exists():
@@ -160,7 +160,7 @@ def _listed(folder: Path, listed: bytes) -> Iterator[tuple[int, str]]:
         raise NotWhole(f"{folder / FILES} is no list of files; copy the snapshot again") from None
 
 
-def _refuse_links(held: Held) -> None:
+def _refuse_links(held: HeldFolder) -> None:
     """A link would restore, and publish, a file that is not the snapshot's. Raises NotWhole.
 
     Its owner may make one later: who opens the files looks again.
@@ -172,7 +172,7 @@ def _refuse_links(held: Held) -> None:
                 raise held.refused(Path(home, name))
 
 
-def _about(held: Held) -> About:
+def _about(held: HeldFolder) -> About:
     path = held.path / ABOUT
     try:
         fields = json.loads(held.read(path))

@@ -25,7 +25,7 @@ class NotWhole(Exception):
     """The folder is not a complete snapshot; the text says why."""
 
 
-class Held:
+class HeldFolder:
     """The folder at a path, whatever gets its name later. Its files are named by whole paths."""
 
     def __init__(self, path: Path) -> None:

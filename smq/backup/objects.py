@@ -16,7 +16,7 @@ Topics = Collection[tuple[str, str]]  # Namespace and name of each.
 
 
 class Ways(NamedTuple):
-    """How a local source's files are opened and linked: by name, or as Held does."""
+    """How a local source's files are opened and linked: by name, or as HeldFolder does."""
 
     open: Open = open_named
     link: Callable[[Path, Path], bool] = link

@@ -33,7 +33,7 @@ from smq.app.supervisor.datadir import (
 from smq.backup import folder
 from smq.backup.files import copy, sync_directories, write
 from smq.backup.folder import About
-from smq.backup.held import Held, NotWhole
+from smq.backup.held import HeldFolder, NotWhole
 from smq.backup.objects import Topics, Ways, bring, bring_others
 from smq.backup.take import Refused, keep_found_topics
 from smq.backup.wal import write_only
@@ -81,10 +81,10 @@ class Restoring:
 
     def run(self) -> Restored:
         """Restore everything."""
-        with Held(self.source) as held:
+        with HeldFolder(self.source) as held:
             return self._restore(held)
 
-    def _restore(self, held: Held) -> Restored:
+    def _restore(self, held: HeldFolder) -> Restored:
         about = folder.read_held(held)
         refuse_newer(self.source / folder.STORE)
         meta = read_meta(self.source)
@@ -147,7 +147,7 @@ class Restoring:
             elif each.name not in {*_LOCKS, RESTORING}:
                 each.unlink()
 
-    def _bring(self, held: Held, log_count: int) -> None:
+    def _bring(self, held: HeldFolder, log_count: int) -> None:
         known = self._bring_store(held)
         if log_count_of(self.data_dir / folder.STORE) > log_count:
             raise Refused(
@@ -165,7 +165,7 @@ class Restoring:
         if self.topics is None:
             bring_others(objects, self.filer, done, ways)
 
-    def _bring_store(self, held: Held) -> set[int]:
+    def _bring_store(self, held: HeldFolder) -> set[int]:
         """The store, what belongs to its users, and where the time line was; returns the partitions
         that it has."""
         store = self.data_dir / folder.STORE
@@ -187,7 +187,7 @@ class Restoring:
             copy(self.source / folder.CLOCK, to, open_source=held.open)
         return partition_numbers(store)
 
-    def _bring_logs(self, held: Held, known: set[int]) -> None:
+    def _bring_logs(self, held: HeldFolder, known: set[int]) -> None:
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name
             if path.suffix == ".wal" and self.topics is not None:

@@ -94,7 +94,9 @@ def test_a_step_that_fails_is_not_taken_by_half(
     assert tables(path) == before
 
 
-def test_what_requests_could_say_in_version_20_keeps_nobody_from_a_start(tmp_path: Path) -> None:
+def test_rows_that_requests_could_make_in_version_20_keep_no_broker_from_a_start(
+    tmp_path: Path,
+) -> None:
     """Letters that are no UTF-8 were replaced, by three times as many bytes."""
     path, replaced = tmp_path / "store.sqlite", "\ufffd" * 20_000
     old = made_by(20, path)
