@@ -22,15 +22,21 @@ import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from smq.app.supervisor import modes, timeline
-from smq.backup.files import sync_directories, write
+from smq.app.supervisor.datadir import Meta, meta_of
+from smq.backup.files import pieces, sync_directories, write
 from smq.backup.held import HeldFolder, NotWhole
 from smq.model.errors import MadeByNewer
 
 FORMAT = 1
+ABOUT_BYTES_MAX = 16 * 1024 * 1024  # 60,000 names of topics, ten times what a command line has.
+# A line of `files`: its number, a space, a path, its end.
+_LINE_BYTES_MAX = 20 + 1 + 4096 + 1
+META_BYTES_MAX = 65_536  # It has five fields.
 ABOUT, FILES, UNFINISHED = "snapshot.json", "files", "unfinished"
 META, STORE, LOGS, FILER = "meta.json", "store.sqlite", "logs", "filer"
 CLOCK, DECOYS = timeline.FILE, modes.DECOYS
@@ -125,15 +131,8 @@ def read_held(held: HeldFolder) -> About:
             f"{folder} is not a complete snapshot: `smq snapshot` did not finish, or the copy is "
             "incomplete; it cannot be restored"
         )
-    about = _about(held)
-    try:
-        listed = held.read(folder / FILES)
-    except OSError:
-        listed = b""
-    if zlib.crc32(listed) != about.check:
-        raise NotWhole(f"{folder / FILES} is missing or damaged; copy the snapshot again")
-    _refuse_links(held)
-    for size, name in _listed(folder, listed):
+    about, count = _about(held), _count_files(held)
+    for size, name in _listed(held, about, count):
         try:
             found = (folder / name).stat().st_size
         except OSError:
@@ -148,34 +147,70 @@ def read_held(held: HeldFolder) -> About:
     return about
 
 
-def _listed(folder: Path, listed: bytes) -> Iterator[tuple[int, str]]:
-    """Bytes and path of each file. Raises NotWhole."""
+def read_meta(held: HeldFolder) -> Meta:
+    """Its meta.json. Raises NotWhole, SystemExit with a sentence, OSError."""
+    path = held.path / META
     try:
-        for line in listed.decode().splitlines():
-            size, _, name = line.partition(" ")
-            if "\0" in name:
-                raise ValueError("no path has it")  # noqa: TRY301  (as what int refuses)
-            yield int(size), name
+        return meta_of(path, held.read(path, META_BYTES_MAX))
+    except FileNotFoundError:
+        raise held.unlike(path, "is not there") from None
+
+
+def _listed(held: HeldFolder, about: About, most: int) -> Iterator[tuple[int, str]]:
+    """Bytes and path of each file, of which there may be so many. Raises NotWhole.
+
+    The list is read a line at a time: it may be of millions, or say anything.
+    """
+    path = held.path / FILES
+    damaged = NotWhole(f"{path} is missing or damaged; copy the snapshot again")
+    try:
+        fd = held.open(path)
+    except OSError:
+        raise damaged from None
+    with os.fdopen(fd, "rb") as file:
+        if os.fstat(fd).st_size > most * _LINE_BYTES_MAX:
+            raise held.unlike(path, f"is too long a list of {most} files")
+        check = 0
+        for piece in pieces(fd):
+            check = zlib.crc32(piece, check)
+        if check != about.check:
+            raise damaged
+        for count, line in enumerate(iter(partial(file.readline, _LINE_BYTES_MAX), b"")):
+            if count == most:
+                raise held.unlike(path, f"lists more files than the {most} that are there")
+            yield _of_line(path, line)
+
+
+def _of_line(path: Path, line: bytes) -> tuple[int, str]:
+    try:
+        size, _, name = line.decode().removesuffix("\n").partition(" ")
+        if "\0" in name:
+            raise ValueError("no path has it")  # noqa: TRY301  (as what int refuses)
+        return int(size), name
     except ValueError:
-        raise NotWhole(f"{folder / FILES} is no list of files; copy the snapshot again") from None
+        raise NotWhole(f"{path} is no list of files; copy the snapshot again") from None
 
 
-def _refuse_links(held: HeldFolder) -> None:
-    """A link would restore, and publish, a file that is not the snapshot's. Raises NotWhole.
+def _count_files(held: HeldFolder) -> int:
+    """How many files there are. A link would restore, and publish, a file that is not the
+    snapshot's. Raises NotWhole.
 
     Its owner may make one later: who opens the files looks again.
     """
+    count = 0
     for home, directories, files in os.walk(held.path):
+        count += len(files)
         for name in (*directories, *files):
             mode = Path(home, name).lstat().st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise held.refused(Path(home, name))
+    return count
 
 
 def _about(held: HeldFolder) -> About:
     path = held.path / ABOUT
     try:
-        fields = json.loads(held.read(path))
+        fields = json.loads(held.read(path, ABOUT_BYTES_MAX))
         version = fields["format"]
         if isinstance(version, int) and version > FORMAT:
             why = f"its format is {version}, this SMQ knows up to {FORMAT}"

@@ -50,10 +50,13 @@ class HeldFolder:
                 raise self.refused(path)
             return fd
 
-    def read(self, path: Path) -> bytes:
-        """What a file has. Raises as open()."""
+    def read(self, path: Path, bytes_max: int) -> bytes:
+        """What a file has. Raises as open(), NotWhole also if it has more."""
         with os.fdopen(self.open(path), "rb") as file:
-            return file.read()
+            content = file.read(bytes_max + 1)
+        if len(content) > bytes_max:
+            raise self.unlike(path, f"has over {bytes_max} bytes")
+        return content
 
     def link(self, path: Path, target: Path) -> bool:
         """Hard-link a file and sync its content. False if the target is on another file system, or
@@ -79,9 +82,12 @@ class HeldFolder:
 
     def refused(self, path: Path) -> NotWhole:
         """The error that refuses what is at a path."""
+        return self.unlike(path, "is neither a file nor a directory")
+
+    def unlike(self, path: Path, what: str) -> NotWhole:
+        """As refused(), for what else a snapshot never has."""
         return NotWhole(
-            f"{path} is neither a file nor a directory: {self.path} is not as `smq snapshot` made "
-            "it, and is not restored"
+            f"{path} {what}: {self.path} is not as `smq snapshot` made it, and is not restored"
         )
 
     @contextmanager

@@ -28,7 +28,6 @@ from smq.app.supervisor.datadir import (
     DataDirectory,
     meta_text,
     new_cluster_id,
-    read_meta,
 )
 from smq.backup import folder
 from smq.backup.files import copy, sync_directories, write
@@ -87,7 +86,7 @@ class Restoring:
     def _restore(self, held: HeldFolder) -> Restored:
         about = folder.read_held(held)
         refuse_newer(self.source / folder.STORE)
-        meta = read_meta(self.source)
+        meta = folder.read_meta(held)
         self._check_target()  # Before it gets our locks.
         directory = DataDirectory(self.data_dir, may_be_restoring=True)
         mark = self.data_dir / RESTORING

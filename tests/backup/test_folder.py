@@ -12,7 +12,7 @@ import pytest
 
 from smq.backup import folder
 from smq.backup.folder import About
-from smq.backup.held import NotWhole
+from smq.backup.held import HeldFolder, NotWhole
 from smq.model.errors import MadeByNewer
 
 
@@ -22,6 +22,14 @@ def taken(path: Path) -> About:
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             (path / name).write_bytes(name.encode())
         return folder.finish(path, About("cluster", 7, "1", None, {"0": 64}))
+
+
+def relist(path: Path, listed: bytes) -> None:
+    """A snapshot whose list of files is another."""
+    about = taken(path)
+    (path / "files").write_bytes(listed)
+    about = replace(about, check=zlib.crc32(listed))
+    (path / "snapshot.json").write_text(json.dumps(asdict(about)))
 
 
 def test_a_finished_snapshot_is_read_again(tmp_path: Path) -> None:
@@ -108,12 +116,45 @@ def test_a_description_with_other_types_is_refused_before_anything_is_restored(
 
 @pytest.mark.parametrize("listed", [b"\xff", b"many meta.json\n", b"\n", b"5 a\0b\n"])
 def test_a_list_that_is_none_is_refused(tmp_path: Path, listed: bytes) -> None:
-    about = taken(tmp_path)
-    (tmp_path / "files").write_bytes(listed)
-    about = replace(about, check=zlib.crc32(listed))
-    (tmp_path / "snapshot.json").write_text(json.dumps(asdict(about)))
+    relist(tmp_path, listed)
     with pytest.raises(NotWhole, match="files is no list of files"):
         folder.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("snapshot.json", folder.ABOUT_BYTES_MAX + 1, r"snapshot\.json has over"),
+        ("files", 1 << 40, r"files is too long a list of 5 files"),
+        ("meta.json", 1 << 40, r"meta\.json has over"),
+    ],
+)
+def test_a_file_without_end_is_refused(tmp_path: Path, name: str, size: int, words: str) -> None:
+    """A few blocks of a disk took the memory of whoever restored them."""
+    taken(tmp_path)
+    os.truncate(tmp_path / name, size)
+    read = folder.read_meta if name == folder.META else folder.read_held
+    with HeldFolder(tmp_path) as held, pytest.raises(NotWhole, match=words):
+        read(held)
+
+
+def test_a_list_of_more_files_than_there_are_is_refused(tmp_path: Path) -> None:
+    """Each is looked for, and the list may name one a million times."""
+    relist(tmp_path, b"9 meta.json\n" * 6)
+    with pytest.raises(NotWhole, match="files lists more files than the 5 that are there"):
+        folder.read(tmp_path)
+
+
+def test_a_name_may_have_what_ends_a_line_elsewhere(tmp_path: Path) -> None:
+    with folder.begin(tmp_path):
+        (tmp_path / "a\u2028b\r").touch()
+        about = folder.finish(tmp_path, About("cluster", 7, "1", None))
+    assert folder.read(tmp_path) == about
+
+
+def test_a_snapshot_without_its_meta_json_is_none(tmp_path: Path) -> None:
+    with HeldFolder(tmp_path) as held, pytest.raises(NotWhole, match=r"meta\.json is not there"):
+        folder.read_meta(held)
 
 
 @pytest.mark.parametrize("name", ["filer/a b/c", "logs/0", "filer/docs", "more"])

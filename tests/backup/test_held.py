@@ -28,20 +28,25 @@ def held(tmp_path: Path) -> Iterator[HeldFolder]:
 def is_refused(held: HeldFolder, target: Path) -> bool:
     """Whether a file can neither be read nor be linked."""
     with pytest.raises(NotWhole, match=f"{NAME} is neither a file nor a directory"):
-        held.read(held.path / NAME)
+        held.read(held.path / NAME, 7)
     with suppress(NotWhole):
         assert not held.link(held.path / NAME, target)
     return not target.exists() and not target.is_symlink()
 
 
 def test_a_file_is_read_and_linked(held: HeldFolder, tmp_path: Path) -> None:
-    assert held.read(held.path / NAME) == b"content"
+    assert held.read(held.path / NAME, 7) == b"content"
     assert held.link(held.path / NAME, tmp_path / "deep" / "b")
     assert (tmp_path / "deep" / "b").samefile(held.path / NAME)
     with TemporaryDirectory(dir="/dev/shm") as other:
         assert not held.link(held.path / NAME, Path(other, "b"))
     with pytest.raises(FileNotFoundError):
-        held.read(held.path / "filer" / "none")
+        held.read(held.path / "filer" / "none", 7)
+
+
+def test_a_file_is_read_as_far_as_its_bound(held: HeldFolder) -> None:
+    with pytest.raises(NotWhole, match=f"{NAME} has over 6 bytes: .* is not restored"):
+        held.read(held.path / NAME, 6)
 
 
 def test_a_relative_path_names_the_same_files(
@@ -49,7 +54,9 @@ def test_a_relative_path_names_the_same_files(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with HeldFolder(Path("s")) as relative:
-        assert relative.read(Path("s") / NAME) == relative.read(held.path / NAME) == b"content"
+        assert (
+            relative.read(Path("s") / NAME, 7) == relative.read(held.path / NAME, 7) == b"content"
+        )
 
 
 @pytest.mark.parametrize("kind", ["a link", "a pipe", "a directory"])
@@ -79,13 +86,13 @@ def test_the_folder_is_the_one_that_was_opened(held: HeldFolder, tmp_path: Path)
     (tmp_path / "mine/a").rename(tmp_path / "mine/meta.json")
     held.path.symlink_to(tmp_path / "mine")
     with pytest.raises(FileNotFoundError):
-        held.read(held.path / "meta.json")
-    assert held.read(held.path / NAME) == b"content"
+        held.read(held.path / "meta.json", 7)
+    assert held.read(held.path / NAME, 7) == b"content"
 
 
 def test_reading_leaves_no_descriptor(held: HeldFolder, tmp_path: Path) -> None:
     before = len([*Path("/proc/self/fd").iterdir()])
-    held.read(held.path / NAME)
+    held.read(held.path / NAME, 7)
     (held.path / NAME).unlink()
     (held.path / NAME).mkdir()
     assert is_refused(held, tmp_path / "b")
@@ -114,4 +121,4 @@ def test_a_file_of_another_user_is_no_link_of_ours(held: HeldFolder, tmp_path: P
     os.chown(held.path / NAME, ANOTHER, ANOTHER)
     assert not held.link(held.path / NAME, tmp_path / "b")
     assert not (tmp_path / "b").exists()
-    assert held.read(held.path / NAME) == b"content"
+    assert held.read(held.path / NAME, 7) == b"content"

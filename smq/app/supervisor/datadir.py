@@ -170,9 +170,14 @@ def read_meta(directory: Path) -> Meta:
     """
     path = directory / "meta.json"
     try:
-        content = read_named(path)  # A snapshot's may be a pipe by now.
+        content = read_named(path)
     except FileNotFoundError:
         return Meta(new_cluster_id(), 0, -1)
+    return meta_of(path, content)
+
+
+def meta_of(path: Path, content: bytes) -> Meta:
+    """Decode a meta.json. Raises SystemExit with a sentence."""
     try:
         fields = _fields_of_meta(content)
     except ValueError as reason:
