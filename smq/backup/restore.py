@@ -42,7 +42,7 @@ from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
 from smq.store.access import Stored, forget_users, stored
 from smq.store.copying import check_store, log_count_of, partition_numbers, renew
-from smq.store.database import Database, refuse_newer
+from smq.store.database import refuse_newer
 
 # What the broker may have given out since the snapshot, at least, and beyond that room for restores
 # that do not know each other. A generation and a coordinator's epoch have 31 bits on the wire.
@@ -169,8 +169,7 @@ class Restoring:
         that it has."""
         store = self.data_dir / folder.STORE
         copy(self.source / folder.STORE, store, open_source=held.open)
-        Database.open(store).close()  # Of an earlier version: what follows knows today's tables.
-        check_store(store)
+        check_store(store)  # Also of an earlier version: what follows knows today's tables.
         if self.topics is not None:
             keep_found_topics(store, self.topics)
         if not self.with_users:

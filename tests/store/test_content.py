@@ -17,7 +17,6 @@ from smq.store import content
 from smq.store.access import stored
 from smq.store.content import NAME_BYTES_MAX
 from smq.store.copying import check_store
-from smq.store.database import Database
 from smq.store.store import Store
 from smq.wire.codec import STRING_BYTES_MAX
 from tests.security.worlds import worlds
@@ -162,7 +161,7 @@ def test_a_row_that_no_request_can_have_made_is_refused(
 ) -> None:
     path = crafted(tmp_path / "store.sqlite", script)
     said = f"the table '{table}' has .*{what}.*: somebody has changed this database"
-    for look in (check_store, Database.open, stored):
+    for look in (check_store, stored):
         with pytest.raises(StoreError, match=said):
             look(path)
 
@@ -170,7 +169,6 @@ def test_a_row_that_no_request_can_have_made_is_refused(
 def test_a_store_that_requests_have_filled_opens(tmp_path: Path) -> None:
     path = filled(tmp_path / "store.sqlite")
     check_store(path)
-    Database.open(path).close()
     assert len(stored(path).credentials) == 2
 
 
@@ -191,7 +189,6 @@ def test_a_store_that_an_earlier_version_may_have_filled_opens(tmp_path: Path, s
     """Also names that are replaced text, and a topic that is being deleted."""
     path = crafted(tmp_path / "store.sqlite", script)
     check_store(path)
-    Database.open(path).close()
 
 
 def test_users_and_rules_have_as_much_room_as_they_are_published_in(tmp_path: Path) -> None:
