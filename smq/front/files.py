@@ -109,7 +109,7 @@ class Files:
         prefix = key + request.query_params.get("prefix", "")
         after = request.query_params.get("after", "")
         limit = _limit(request.query_params.get("limit"))
-        check_list(request, prefix)
+        await check_list(request, prefix)
 
         def listed() -> list[Facts]:
             return list(islice(self._store.list(prefix, after), limit + 1))
@@ -194,7 +194,7 @@ class Files:
             return None
 
 
-def check_list(request: Request, prefix: str) -> None:
+async def check_list(request: Request, prefix: str) -> None:
     """Raises HTTPException unless who asks may read all that begins so.
 
     A list that left out what he may not read would tell of it all the same: `next` and the time
@@ -207,7 +207,7 @@ def check_list(request: Request, prefix: str) -> None:
             raise HTTPException(403, "only super users list the files of several topics at once")
     elif not resource.startswith(FILES):
         check_topic(request, Operation.READ, resource)
-    elif not rights.all_topics(Operation.READ, resource):
+    elif not await run_in_threadpool(rights.all_topics(Operation.READ), resource):
         _note_denied_list(rights, resource)
         sentence = f"this needs READ on all topics that begin with {resource}"
         raise HTTPException(403, f"{sentence}, and no rule that denies one of them")

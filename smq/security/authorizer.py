@@ -51,6 +51,8 @@ _ALLOWED_BY_ITSELF = {each: frozenset({each, Operation.ALL}) for each in Operati
 
 Choice = Callable[[list[str]], list[bool]]
 """Says of each of some resources whether a peer may do something with it."""
+ChoiceOfAll = Callable[[str], bool]
+"""Says whether a peer may do something with every resource whose name begins so."""
 
 
 class Decision(NamedTuple):
@@ -132,8 +134,8 @@ class Authorizer:
         if self.is_super_user(peer.principal):
             return lambda names: [True] * len(names)
         self.refresh()
-        rules = [*self._rules.of_type(resource_type, _names_of(peer.principal))]
-        patterns = [*self._rules.patterns()] if self._allow_if_no_rule else None
+        rules = self._rules.of_type(resource_type, _names_of(peer.principal))
+        patterns = self._rules.patterns() if self._allow_if_no_rule else None
 
         def chosen(names: list[str]) -> list[bool]:
             may = _those_allowed(rules, peer.host, operation, names)
@@ -150,28 +152,34 @@ class Authorizer:
     def _is_unnamed(self, resource_type: ResourceType, name: str) -> bool:
         return not any(True for _ in self._rules.about(resource_type, name))
 
-    def may_to_all(
-        self, peer: Peer, operation: Operation, resource_type: ResourceType, prefix: str
-    ) -> bool:
-        """Whether a peer may do this with every resource whose name begins so, also with those that
-        there will be. Without a rule for it: if no rule is about any of them."""
+    def choice_of_all(
+        self, peer: Peer, operation: Operation, resource_type: ResourceType
+    ) -> ChoiceOfAll:
+        """The same of every resource whose name begins so, also of those that there will be.
+        Without a rule for it: if no rule is about any of them."""
         if self.is_super_user(peer.principal):
-            return True
+            return lambda _: True
         self.refresh()
-        allowed = self._allow_if_no_rule and not any(
-            pattern.resource_type is resource_type and _overlaps(pattern, prefix)
-            for pattern in self._rules.patterns()
-        )
-        for pattern, entry in self._rules.of_type(resource_type, _names_of(peer.principal)):
-            allows = entry.permission is Permission.ALLOW
-            if allows and (allowed or not _covers(pattern, prefix)):
-                continue  # Most rules, if there are many: a right to one resource changes nothing.
-            if entry.host not in (WILDCARD, peer.host) or not _is_about(entry, operation):
-                continue
-            if not allows and _overlaps(pattern, prefix):
-                return False
-            allowed = allowed or allows
-        return allowed
+        rules = self._rules.of_type(resource_type, _names_of(peer.principal))
+        patterns = self._rules.patterns() if self._allow_if_no_rule else None
+
+        def chosen(prefix: str) -> bool:
+            allowed = patterns is not None and not any(
+                pattern.resource_type is resource_type and _overlaps(pattern, prefix)
+                for pattern in patterns
+            )
+            for pattern, entry in rules:
+                allows = entry.permission is Permission.ALLOW
+                if allows and (allowed or not _covers(pattern, prefix)):
+                    continue  # Most rules, if they are many: a right to one resource says nothing.
+                if entry.host not in (WILDCARD, peer.host) or not _is_about(entry, operation):
+                    continue
+                if not allows and _overlaps(pattern, prefix):
+                    return False
+                allowed = allowed or allows
+            return allowed
+
+        return chosen
 
     def may_to_any(self, peer: Peer, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there could be a resource of this type with which a peer may do this

@@ -14,7 +14,7 @@ others choose what it is shown, and their refusals are no denials.
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 from smq.security.audit import OFF, Audit
-from smq.security.authorizer import Authorizer, Choice
+from smq.security.authorizer import Authorizer, Choice, ChoiceOfAll
 from smq.security.principals import Peer
 
 _REFUSALS = {
@@ -90,11 +90,12 @@ class Rights:
             return [True] * len(names)
         return self._authorizer.those_allowed(self.peer, operation, ResourceType.TOPIC, names)
 
-    def all_topics(self, operation: Operation, prefix: str) -> bool:
-        """Whether it may do this with every topic whose name begins so."""
+    def all_topics(self, operation: Operation) -> ChoiceOfAll:
+        """Says whether it may do this with every topic whose name begins so, at this moment: for
+        another thread, as rules may be very many."""
         if self._authorizer is None or self.is_unlimited:
-            return True
-        return self._authorizer.may_to_all(self.peer, operation, ResourceType.TOPIC, prefix)
+            return lambda _: True
+        return self._authorizer.choice_of_all(self.peer, operation, ResourceType.TOPIC)
 
     def group(self, operation: Operation, name: str) -> bool:
         """Whether it may do this with a consumer group."""

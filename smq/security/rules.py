@@ -11,6 +11,7 @@ principal may do with any resource of a type is asked of its own rules.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 from smq.security.acls import (
     WILDCARD,
@@ -32,6 +33,7 @@ class Rules:
     """
 
     def __init__(self, bindings: Iterable[AclBinding] = ()) -> None:
+        # The keys are patterns. A plain tuple finds one, and is made in a fifth of the time.
         self._of: dict[tuple[ResourceType, str, PatternType], OfPattern] = {}
         self._lengths: dict[ResourceType, Counter[int]] = {}
         self._by_principal: dict[tuple[ResourceType, str], dict[AclBinding, None]] = {}
@@ -111,15 +113,14 @@ class Rules:
         """Whether a rule is about one address, and this."""
         return host in self._hosts
 
-    def patterns(self) -> Iterator[ResourcePattern]:
-        """The patterns that have a rule."""
-        return (ResourcePattern(*each) for each in self._of)
+    def patterns(self) -> list[ResourcePattern]:
+        """The patterns that have a rule, as of now: about a millisecond for a hundred thousand."""
+        return cast("list[ResourcePattern]", [*self._of])
 
     def about(
         self, resource_type: ResourceType, name: str
     ) -> Iterator[tuple[ResourcePattern, OfPattern]]:
         """The patterns that match a resource, with their entries."""
-        # A pattern is a tuple, so that a plain one finds it, and is made in a fifth of the time.
         for exactly in (name, WILDCARD) if name != WILDCARD else (name,):
             literal = self._of.get((resource_type, exactly, PatternType.LITERAL))
             if literal is not None:
@@ -131,9 +132,9 @@ class Rules:
                 if prefixed is not None:
                     yield ResourcePattern(*prefix), prefixed
 
-    def of_type(
-        self, resource_type: ResourceType, principals: Iterable[str]
-    ) -> Iterator[AclBinding]:
-        """The rules of a type of resources that name one of these principals."""
+    def of_type(self, resource_type: ResourceType, principals: Iterable[str]) -> list[AclBinding]:
+        """The rules of a type of resources that name one of these principals, as of now."""
+        found = list[AclBinding]()
         for principal in principals:
-            yield from self._by_principal.get((resource_type, principal), ())
+            found += self._by_principal.get((resource_type, principal), ())
+        return found

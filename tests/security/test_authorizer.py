@@ -71,10 +71,12 @@ def test_a_choice_is_by_the_rules_of_its_moment(*, allow_if_no_rule: bool) -> No
     rules = Rules([rule("a", READ), rule("c", WRITE)])
     authorizer = Authorizer(rules, allow_if_no_rule=allow_if_no_rule)
     choose = authorizer.choice(ALICE, READ, TOPIC)
+    choose_all = authorizer.choice_of_all(ALICE, READ, TOPIC)
     for each in (rule("b", READ), rule("d", WRITE)):
         rules.add(each)
     rules.remove(rule("a", READ))
     assert choose(["a", "b", "c", "d"]) == [True, allow_if_no_rule, False, allow_if_no_rule]
+    assert [choose_all(each) for each in "bcd"] == [allow_if_no_rule, False, allow_if_no_rule]
     assert authorizer.choice(ALICE, READ, TOPIC)(["a", "b"]) == [allow_if_no_rule, True]
 
 
@@ -90,16 +92,15 @@ def test_a_right_to_all_that_begin_so_is_a_right_to_each_of_them(
             starts = [prefix, *(each for each in words if each.startswith(prefix))]
             names = [name for each in starts for name in (each, f"{each}-new")]
             each_one = [authorizer.decide(peer, operation, kind, name).allowed for name in names]
-            may = authorizer.may_to_all(peer, operation, kind, prefix)
+            may = authorizer.choice_of_all(peer, operation, kind)(prefix)
             assert may <= all(each_one)
             assert allow_if_no_rule or may == all(each_one)
 
 
 def test_without_rules_for_it_all_may_be_for_everyone() -> None:
     authorizer = Authorizer(Rules([rule("a/x", READ)]), allow_if_no_rule=True)
-    assert authorizer.may_to_all(BOB, READ, TOPIC, "b/")
-    assert not authorizer.may_to_all(BOB, READ, TOPIC, "a/")
-    assert not authorizer.may_to_all(BOB, READ, TOPIC, "")
+    may = authorizer.choice_of_all(BOB, READ, TOPIC)
+    assert [may(prefix) for prefix in ("b/", "a/", "")] == [True, False, False]
 
 
 def test_a_decision_names_the_rule_that_made_it() -> None:

@@ -22,7 +22,7 @@ def test_a_peer_has_the_rights_that_rules_give_it() -> None:
     assert not RIGHTS.cluster(Operation.ALTER)
     assert RIGHTS.any_topic(Operation.WRITE)
     assert not RIGHTS.any_topic(Operation.READ)
-    assert not RIGHTS.all_topics(Operation.WRITE, "a")
+    assert not RIGHTS.all_topics(Operation.WRITE)("a")
     assert RIGHTS.choice(Operation.WRITE, ResourceType.TOPIC)(["a", "b"]) == [True, False]
     assert RIGHTS.choice(Operation.WRITE, ResourceType.GROUP)(["a"]) == [False]
 
@@ -37,7 +37,7 @@ def test_a_super_user_is_not_limited() -> None:
         assert each.transactional_id(Operation.WRITE, "t")
         assert each.cluster(Operation.ALTER)
         assert each.any_topic(Operation.READ)
-        assert each.all_topics(Operation.READ, "")
+        assert each.all_topics(Operation.READ)("")
         assert each.choice(Operation.READ, ResourceType.GROUP)(["g", "h"]) == [True, True]
 
 

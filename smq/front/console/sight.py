@@ -1,6 +1,7 @@
 """What one user may see of a broker's facts. New ones are for super users until they stand here."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import compress
 
 from anyio import CapacityLimiter
@@ -17,9 +18,12 @@ from smq.security.rights import Rights, refusal
 Names = frozenset[str]
 
 
-def sees_all(rights: Rights) -> bool:
-    """Whether a user may know what all topics together do: that tells of each."""
-    return rights.cluster(Operation.DESCRIBE) and rights.all_topics(Operation.DESCRIBE, "")
+def sees_all(rights: Rights) -> Callable[[], bool]:
+    """Says whether a user may know what all topics together do, as that tells of each: for a
+    thread, as rules may be very many."""
+    if not rights.cluster(Operation.DESCRIBE):
+        return lambda: False
+    return partial(rights.all_topics(Operation.DESCRIBE), "")
 
 
 def check(request: Request, operation: Operation, kind: ResourceType, name: str) -> None:
@@ -35,10 +39,9 @@ def check_cluster(request: Request, operation: Operation) -> None:
     check(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def check_sees_all(request: Request) -> None:
-    """Raises BrokerError if who asks may not know what all topics together do."""
-    check_cluster(request, Operation.DESCRIBE)
-    if not sees_all(rights_of(request)):
+def check_sees_all(sees: Callable[[], bool]) -> None:
+    """Raises BrokerError if `sees_all` has said no: in a thread."""
+    if not sees():
         sentence = "this needs DESCRIBE on all topics, and no rule that denies one of them"
         raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, sentence)
 
@@ -57,13 +60,14 @@ async def visible(facts: Facts, rights: Rights, looking: CapacityLimiter | None 
     topics = rights.choice(Operation.DESCRIBE, ResourceType.TOPIC)
     groups = rights.choice(Operation.DESCRIBE, ResourceType.GROUP)
     is_of_cluster = rights.cluster(Operation.DESCRIBE)
-    of_names = await run_sync(_of_names, facts, topics, groups, limiter=looking)
+    sees, work = sees_all(rights), partial(_of_names, facts, topics, groups)
+    of_names = await run_sync(work, sees, limiter=looking)
     return Facts(
         version=facts.version,
         is_ready=facts.is_ready,
         started_ms=facts.started_ms,
         processes=facts.processes if is_of_cluster else (),
-        logs=facts.logs if sees_all(rights) else (),
+        logs=of_names.logs,
         partitions=of_names.partitions,
         offsets=of_names.offsets,
         members=of_names.members,
@@ -72,8 +76,11 @@ async def visible(facts: Facts, rights: Rights, looking: CapacityLimiter | None 
     )
 
 
-def _of_names(facts: Facts, choose_topics: Choice, choose_groups: Choice) -> Facts:
-    """What facts say of some topics and groups: in a thread, as there may be very many."""
+def _of_names(
+    facts: Facts, choose_topics: Choice, choose_groups: Choice, sees: Callable[[], bool]
+) -> Facts:
+    """What facts say of some topics and groups, and if `sees` of all together: in a thread, as
+    there may be very many."""
     topics = allowed(choose_topics, (each.topic for each in facts.partitions))
     known = facts.members.keys() | {each.group for each in facts.offsets}
     groups = allowed(choose_groups, known)
@@ -81,6 +88,7 @@ def _of_names(facts: Facts, choose_topics: Choice, choose_groups: Choice) -> Fac
         version="",
         is_ready=False,
         started_ms=0,
+        logs=facts.logs if sees() else (),
         partitions=[each for each in facts.partitions if each.topic in topics],
         offsets=[each for each in facts.offsets if each.topic in topics and each.group in groups],
         members={name: count for name, count in facts.members.items() if name in groups},

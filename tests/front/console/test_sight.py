@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from threading import current_thread, main_thread
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -14,11 +16,15 @@ from smq.front.console.history import History
 from smq.front.console.sight import visible
 from smq.front.metrics.facts import GroupOffset, LogFacts, NodeFacts, PartitionFacts, TableFacts
 from smq.security.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from smq.security.authorizer import Authorizer, Choice, ChoiceOfAll
 from smq.security.principals import Peer, Principal
+from smq.security.rules import Rules
 from smq.store.config_changes import ConfigChange
+from tests.front import users
 from tests.front.console.fake_desk import FACTS, Browser, FakeDesk, seen
 from tests.front.users import SUPER, may, may_with_cluster, rights_for
 
+Asked = TypeVar("Asked")
 FACTS_OF_TWO = replace(
     FACTS,
     partitions=[*FACTS.partitions, PartitionFacts("wages", 0, 1, 0, 777, 0, 0, 0)],
@@ -87,6 +93,43 @@ def test_a_page_is_for_who_has_its_rights(path: str) -> None:
         fewer = [*PAGES[path][:number], *PAGES[path][number + 1 :]]
         implied = path.startswith(("/topics", "/groups", "/console/lag"))  # Some imply others.
         assert implied or logged_in(*fewer).get(path).status == 403
+
+
+class WatchedAuthorizer(Authorizer):
+    """Refreshed by the loop, which alone may change its rules; asked of many by other threads."""
+
+    def __init__(self, rules: Rules, super_users: frozenset[Principal]) -> None:
+        super().__init__(rules, super_users)
+        self.refresh = self._refreshed
+
+    def _refreshed(self) -> None:
+        assert current_thread() is main_thread()
+
+    def choice(self, *asked: Any) -> Choice:
+        choose = super().choice(*asked)
+        return lambda names: choose(self._elsewhere(names))
+
+    def choice_of_all(self, *asked: Any) -> ChoiceOfAll:
+        choose = super().choice_of_all(*asked)
+        return lambda prefix: choose(self._elsewhere(prefix))
+
+    def _elsewhere(self, asked: Asked) -> Asked:
+        assert current_thread() is not main_thread()
+        return asked
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/", "/topics", "/groups", "/rules", "/files?in=a/"])
+def test_very_many_rules_are_walked_by_threads_and_changed_by_the_loop_alone(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred thousand held the loop for a quarter of a second."""
+    monkeypatch.setattr(users, "Authorizer", WatchedAuthorizer)
+    reads = may("alice", Operation.READ, "filer/", how=PatternType.PREFIXED)
+    changed = [ConfigChange(0, "topic", "wages", "x.ms", None, "1", "c", "10.0.0.7")]
+    rules = [*PAGES.get(path, CLUSTER), *CLUSTER, reads]
+    assert (
+        logged_in(*rules, desk=FakeDesk([seen(0, b"pin")], changed=changed)).get(path).status == 200
+    )
 
 
 def test_a_plan_is_parsed_only_for_who_may_commit_offsets_of_the_group() -> None:

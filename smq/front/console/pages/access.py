@@ -13,7 +13,14 @@ from smq.front.console.paging import paged, whole
 from smq.front.console.sight import check_cluster
 from smq.front.rights import rights_of, visit_of
 from smq.front.sessions import BrowserSession
-from smq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType, described
+from smq.security.acls import (
+    CLUSTER_NAME,
+    OPERATIONS_OF,
+    AclBinding,
+    Operation,
+    ResourceType,
+    described,
+)
 from smq.security.addresses import is_address, written
 from smq.security.audit import AdminAct
 
@@ -93,9 +100,15 @@ async def _rules(console: Console, request: Request) -> Response:
     found = await console.ask(request, desk.rules, kind, asked["name"])
     values: dict[str, Any] = {"title": "Access rules", "here": "/rules", "asked": asked}
     values |= {"rulings": rulings, "kinds": [*KINDS], "operations": OPERATIONS}
+    return await console.made(request, _page_of_rules, request, found, values)
+
+
+def _page_of_rules(
+    request: Request, found: list[AclBinding], values: Mapping[str, Any]
+) -> Response:
     rows = paged(found, ROWS_A_PAGE, request)
     rows["rows"] = [described(each) for each in rows["rows"]]  # There may be very many others.
-    return await console.made(request, page_of, request, "rules.html", values | rows)
+    return page_of(request, "rules.html", {**values, **rows})
 
 
 def _actions(console: Console) -> list[Route]:

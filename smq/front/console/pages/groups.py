@@ -1,5 +1,6 @@
 """Groups: the list, a group's members and offsets, and a preview of a reset."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -47,7 +48,7 @@ def _pages(console: Console) -> list[Route]:
         choose = rights.choice(Operation.DESCRIBE, ResourceType.TOPIC)
         topics = await console.made(request, allowed, choose, assigned)
         facts = await console.look(request)
-        make = partial(_one, has_history=sees_all(rights))
+        make = partial(_one, sees=sees_all(rights))
         return await console.made(request, make, request, found, topics, facts)
 
     return [console.page("/groups", groups), console.page("/groups/one", group)]
@@ -65,10 +66,15 @@ def _list(request: Request, listed: list[GroupRow], facts: Facts) -> Response:
 
 
 def _one(
-    request: Request, group: ShownGroup, topics: Names, facts: Facts, *, has_history: bool
+    request: Request,
+    group: ShownGroup,
+    topics: Names,
+    facts: Facts,
+    *,
+    sees: Callable[[], bool],
 ) -> Response:
     rows = [each for each in facts.offsets if each.group == group.group]
-    values = _values(_of_topics(group, topics), facts, rows, has_history=has_history)
+    values = _values(_of_topics(group, topics), facts, rows, has_history=sees())
     return page_of(request, "group.html", values | paged(rows, OFFSETS_A_PAGE, request))
 
 

@@ -1,6 +1,7 @@
 """The overview: rates, storage and processes; also the data of all charts."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -9,7 +10,7 @@ from starlette.routing import Route
 
 from smq.front.console.console import Console, page_of
 from smq.front.console.history import History
-from smq.front.console.sight import check, check_sees_all, sees_all
+from smq.front.console.sight import check, check_cluster, check_sees_all, sees_all
 from smq.front.metrics.alerts import lags_of
 from smq.front.metrics.facts import Facts
 from smq.front.rights import rights_of
@@ -25,22 +26,22 @@ def overview_routes(console: Console) -> list[Route]:
 
     async def overview(request: Request) -> Response:
         facts = await console.look(request)
-        history = console.history if sees_all(rights_of(request)) else None
-        return await console.made(request, _overview, request, facts, history)
+        sees = sees_all(rights_of(request))
+        return await console.made(request, _overview, request, facts, console.history, sees)
 
     async def rates(request: Request) -> Response:
-        check_sees_all(request)
+        check_cluster(request, Operation.DESCRIBE)
         since = request.query_params.get("since", "0")
         since_ms = int(since) if since.isdecimal() and len(since) < 16 else 0
-        return await console.made(
-            request, _series, CHARTED, console.history.rates, CHARTED, since_ms
-        )
+        read = partial(console.history.rates, CHARTED, since_ms)
+        return await console.made(request, _series, sees_all(rights_of(request)), CHARTED, read)
 
     async def lag(request: Request) -> Response:
         group = request.query_params.get("group", "")
         check(request, Operation.DESCRIBE, ResourceType.GROUP, group)
-        check_sees_all(request)  # It is of all topics that the group reads.
-        return await console.made(request, _series, ["lag"], console.history.lag, group)
+        check_cluster(request, Operation.DESCRIBE)  # It is of all topics that the group reads.
+        read = partial(console.history.lag, group)
+        return await console.made(request, _series, sees_all(rights_of(request)), ["lag"], read)
 
     return [
         console.page("/", overview),
@@ -49,17 +50,20 @@ def overview_routes(console: Console) -> list[Route]:
     ]
 
 
-def _overview(request: Request, facts: Facts, history: History | None) -> Response:
+def _overview(
+    request: Request, facts: Facts, history: History, sees: Callable[[], bool]
+) -> Response:
     name = PARTS.get(request.query_params.get("part", ""), "overview.html")
-    now = None if history is None else _rates(history)
+    now = _rates(history) if sees() else None
     values = {"title": "Overview", "here": "/", "facts": facts, "rates": now}
     return page_of(request, name, values | _totals(facts))
 
 
 def _series(
-    names: Sequence[str], read: Callable[..., list[list[float]]], *asked: object
+    sees: Callable[[], bool], names: Sequence[str], read: Callable[[], list[list[float]]]
 ) -> Response:
-    return JSONResponse({"names": names, "series": read(*asked)})
+    check_sees_all(sees)
+    return JSONResponse({"names": names, "series": read()})
 
 
 def _rates(history: History) -> dict[str, float]:

@@ -9,7 +9,7 @@ from smq.front.console.paging import paged
 from smq.front.console.sight import allowed, check_cluster
 from smq.front.rights import rights_of
 from smq.security.acls import Operation, ResourceType
-from smq.security.rights import Rights
+from smq.security.authorizer import Choice
 from smq.store.config_changes import ConfigChange
 
 TOPIC, BROKER = "topic", "broker"  # What changes are of.
@@ -17,12 +17,10 @@ CHANGES_A_PAGE = 50
 CHANGES_MAX = 1000  # Examined here; `smq config history` shows all.
 
 
-def _visible(changes: list[ConfigChange], rights: Rights) -> list[ConfigChange]:
-    """Those of the broker's settings, and of topics whose settings a user may describe."""
-    if rights.is_unlimited:
-        return changes
+def _visible(changes: list[ConfigChange], choose: Choice) -> list[ConfigChange]:
+    """Those of the broker's settings, and of topics that are chosen: whose settings a user may
+    describe."""
     named = (each.resource for each in changes if each.resource_type == TOPIC)
-    choose = rights.choice(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
     topics = allowed(choose, named)
     return [
         each
@@ -40,7 +38,10 @@ def setting_routes(console: Console) -> list[Route]:
         check_cluster(request, Operation.DESCRIBE_CONFIGS)
         found = await console.ask(request, console.desk(request).broker_settings)
         changes = await console.ask(request, console.desk(request).changes, CHANGES_MAX)
-        changes = await console.made(request, _visible, changes, rights_of(request))
+        rights = rights_of(request)
+        if not rights.is_unlimited:
+            choose = rights.choice(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+            changes = await console.made(request, _visible, changes, choose)
         shown = [
             each
             for each in found

@@ -1,8 +1,11 @@
 """Users, rules, sessions and denials: for whom, and what a page asks and changes."""
 
+from threading import Thread, current_thread, main_thread
+
 import pytest
 
-from smq.security.acls import CLUSTER_NAME, AclBinding, Operation, ResourceType
+from smq.front.console.pages import access
+from smq.security.acls import CLUSTER_NAME, AclBinding, Operation, ResourceType, described
 from smq.security.audit import AdminAct
 from tests.front.console.fake_desk import HOSTILE, Browser
 from tests.front.users import SUPER, may_with_cluster, rights_for
@@ -70,6 +73,20 @@ def test_a_question_about_a_topic_is_answered_for_an_address() -> None:
     assert asks.desk.done[-1] == ("rules", ResourceType.CLUSTER, CLUSTER_NAME)
     assert "Who may, and why" not in asks.text("/rules")
     assert asks.desk.done[-1] == ("rules", ResourceType.ANY, "")
+
+
+def test_a_thread_spells_out_the_rules_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their names may be long."""
+    threads = set[Thread]()
+
+    def noted(binding: AclBinding) -> str:
+        threads.add(current_thread())
+        return described(binding)
+
+    monkeypatch.setattr(access, "described", noted)
+    assert "User:alice" in logged_in(user=SUPER).text("/rules")
+    assert threads
+    assert main_thread() not in threads
 
 
 @pytest.mark.parametrize("query", ["kind=x", "operation=x", "host=x", "kind=user&name=y"])
