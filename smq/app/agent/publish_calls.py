@@ -22,9 +22,10 @@ from smq.app.agent.appending import (
     MS_NS,
     Appender,
     Headers,
+    KeptRecord,
     PublishedRecord,
+    PublisherIdentity,
     PublishStream,
-    SentRecord,
     invalid,
 )
 from smq.app.agent.broker import BrokerSide
@@ -39,6 +40,7 @@ from smq.app.process.clock import wall_ms
 from smq.model.partitioner import partition_of_key
 
 SESSION_BITS = 63
+NAME_CHARACTERS_MAX = 1024  # Of a publisher: its name is kept with its sequences.
 HEADERS_MAX = 1000  # Of a record: each costs some microseconds, in which all others wait.
 CHECKED_AT_ONCE_BYTES = 16 * 1024  # Of a value: a larger one is compared with its type in a thread.
 CHECKED_AT_A_TIME = 2
@@ -51,7 +53,7 @@ class PublishCalls:
         self, topics: KnownTopics, broker: BrokerSide, calls: TopicCalls, live: Live[LivePublisher]
     ) -> None:
         self._topics, self._broker, self._calls, self._live = topics, broker, calls, live
-        self._sequences = Sequences[SentRecord]()
+        self._sequences = Sequences[KeptRecord]()
         self._sessions = PublishSessions()
         self._checks = asyncio.Semaphore(CHECKED_AT_A_TIME)
 
@@ -119,9 +121,10 @@ class PublishCalls:
     async def _appender(
         self, topic: KnownTopic, publisher: str, context: Context, *, lingers: bool = True
     ) -> Appender:
+        _check_name(publisher)
         producer = await self._broker.producer(lingers=lingers)
-        name = f"{context.owner}\0{publisher}" if publisher else ""  # Others' are not its own.
-        return Appender(producer, self._topics, topic, name, self._sequences)
+        identity = PublisherIdentity(context.owner, publisher)
+        return Appender(producer, self._topics, topic, identity, self._sequences)
 
     # --- the agent -------------------------------------------------------------------------------
 
@@ -134,6 +137,7 @@ class PublishCalls:
             message_record_type=request.record_type,
         )
         context.check(topic_name(request.topic))
+        _check_name(request.publisher_name)
         topic = await attempted(self._calls.configured(wanted, context))
         if isinstance(topic, CallRefused):
             return agent_pb.StartPublishSessionResponse(error=topic.sentence)
@@ -177,6 +181,12 @@ class PublishCalls:
         finally:
             publishers.end()
             self._sessions.end(session_id, context.owner)
+
+
+def _check_name(publisher: str) -> None:
+    """Raises ValueError."""
+    if len(publisher) > NAME_CHARACTERS_MAX:
+        raise ValueError(f"a publisher's name has at most {NAME_CHARACTERS_MAX} characters")
 
 
 async def _both(

@@ -19,6 +19,7 @@ from smq.app.agent.appending import (
     ROOM_THREADS_MAX,
     Appender,
     PublishedRecord,
+    PublisherIdentity,
     PublishStream,
     invalid,
 )
@@ -29,6 +30,7 @@ from smq.client.errors import RecordTooLarge
 from smq.client.producing.delivery.delivery_state import Delivery
 
 TOPIC = KnownTopic(TopicName("shop", "orders"), UUID(int=1), {}, (RingLayout(1, 2),))
+ONE, NAMELESS = PublisherIdentity("User:a", "p"), PublisherIdentity("User:a", "")
 DEFAULTS = {
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",
@@ -105,7 +107,7 @@ def record(**rest: Any) -> PublishedRecord:
 
 
 def appender(producer: Producer, sequences: Sequences[Any], **configs: str) -> Appender:
-    return Appender(producer, Topics(**configs), TOPIC, "p", sequences)  # type: ignore[arg-type]
+    return Appender(producer, Topics(**configs), TOPIC, ONE, sequences)  # type: ignore[arg-type]
 
 
 def delivered(offset: int) -> Delivery:
@@ -115,7 +117,7 @@ def delivered(offset: int) -> Delivery:
 def test_records_of_a_topic_that_has_gone_are_refused() -> None:
     async def talk() -> None:
         producer, topics = Producer(), Topics()
-        mine = Appender(producer, topics, TOPIC, "", Sequences[Any]())  # type: ignore[arg-type]
+        mine = Appender(producer, topics, TOPIC, NAMELESS, Sequences[Any]())  # type: ignore[arg-type]
         await mine.append(record())
         topics.has_gone = True
         with pytest.raises(CallRefused, match="there is no topic shop/orders"):
@@ -128,7 +130,7 @@ def test_records_of_a_topic_that_has_gone_are_refused() -> None:
 def test_a_message_is_too_large_by_the_config_of_now() -> None:
     async def talk() -> None:
         topics = Topics()
-        mine = Appender(Producer(), topics, TOPIC, "", Sequences[Any]())  # type: ignore[arg-type]
+        mine = Appender(Producer(), topics, TOPIC, NAMELESS, Sequences[Any]())  # type: ignore[arg-type]
         mine.check_size(1_000_000)
         topics.change(max_message_bytes="5000")
         mine.check_size(5000 + FORM_BYTES_MAX)
@@ -141,7 +143,7 @@ def test_a_message_is_too_large_by_the_config_of_now() -> None:
 def test_records_are_judged_by_the_configs_of_now() -> None:
     async def talk() -> None:
         producer, topics = Producer(), Topics()
-        mine = Appender(producer, topics, TOPIC, "", Sequences[Any]())  # type: ignore[arg-type]
+        mine = Appender(producer, topics, TOPIC, NAMELESS, Sequences[Any]())  # type: ignore[arg-type]
         await mine.append(record())
         topics.change(cleanup_policy="compact")
         with pytest.raises(CallRefused, match="its records need a key"):

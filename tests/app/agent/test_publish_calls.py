@@ -371,6 +371,20 @@ def test_a_message_that_is_too_large_is_answered_by_its_nanosecond(doors: Doors)
     assert "larger than max.message.bytes of shop/" in answers[0].error
 
 
+def test_a_publisher_with_a_long_name_is_refused_at_both_doors(doors: Doors) -> None:
+    topic, [partition] = topic_of(doors)
+    first = init(topic, partition)
+    first.init.publisher_name = "x" * 1025
+    [answer] = doors.broker.PublishMessage(iter([first]))
+    assert (answer.error, answer.should_close) == (
+        "a publisher's name has at most 1024 characters",
+        True,
+    )
+    asked = agent_pb.StartPublishSessionRequest(topic=topic, publisher_name="x" * 1025)
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "at most 1024 characters"):
+        doors.agent.StartPublishSession(asked)
+
+
 def test_a_first_message_is_small(doors: Doors) -> None:
     topic, [partition] = topic_of(doors)
     large = init(topic, partition)
