@@ -30,12 +30,14 @@ from smq.app.supervisor import modes, timeline
 from smq.app.supervisor.datadir import Meta, meta_of
 from smq.backup.files import pieces, sync_directories, write
 from smq.backup.held import HeldFolder, NotWhole
+from smq.model.config import INT32_MAX
 from smq.model.errors import MadeByNewer
 
 FORMAT = 1
 ABOUT_BYTES_MAX = 16 * 1024 * 1024  # 60,000 names of topics, ten times what a command line has.
 # A line of `files`: its number, a space, a path, its end.
 _LINE_BYTES_MAX = 20 + 1 + 4096 + 1
+GENERATION_MAX = INT32_MAX - 2 * 10**7  # A restore makes it greater, and starts do.
 META_BYTES_MAX = 65_536  # It has five fields.
 ABOUT, FILES, UNFINISHED = "snapshot.json", "files", "unfinished"
 META, STORE, LOGS, FILER = "meta.json", "store.sqlite", "logs", "filer"
@@ -151,9 +153,12 @@ def read_meta(held: HeldFolder) -> Meta:
     """Its meta.json. Raises NotWhole, SystemExit with a sentence, OSError."""
     path = held.path / META
     try:
-        return meta_of(path, held.read(path, META_BYTES_MAX))
+        meta = meta_of(path, held.read(path, META_BYTES_MAX))
     except FileNotFoundError:
         raise held.unlike(path, "is not there") from None
+    if meta.generation > GENERATION_MAX:
+        raise held.unlike(path, f"has the generation {meta.generation}")
+    return meta
 
 
 def _listed(held: HeldFolder, about: About, most: int) -> Iterator[tuple[int, str]]:

@@ -10,7 +10,7 @@ that reads it. So a store is looked through before anything is made of it.
     rules      are of kinds that there are, about something, and about somebody
     quotas     are numbers, of somebody
     members    have protocols that can be read
-    counters   are all there
+    counters   are all there, and leave room for the next numbers
 """
 
 import json
@@ -22,10 +22,11 @@ from pathlib import Path
 
 from smq.model.catalog import QUOTA
 from smq.model.client_quotas import entity_of, entity_problem, key_of, names_of, problem_of
-from smq.model.config import Config
+from smq.model.config import INT32_MAX, SETTINGS, Config
 from smq.model.config_values import Value, parsed
 from smq.model.errors import StoreError
 from smq.model.names import NAME_CHARACTERS_MAX
+from smq.model.setting import INT64_MAX
 from smq.model.topic_configs import DURABILITY, TOPIC_CONFIGS
 from smq.model.topic_settings import TopicSettings
 from smq.security.published import ACCESS_BYTES_MAX
@@ -35,6 +36,8 @@ from smq.wire.codec import STRING_BYTES_MAX
 # What is no UTF-8 in a request is replaced by U+FFFD, which has three bytes: clients could make
 # such names until these were refused. A member's id is a client's with a number.
 NAME_BYTES_MAX = 3 * STRING_BYTES_MAX + 64
+# Frames have a partition's number, and markers an epoch, in 32 bits. Each shard has had a log.
+_LOG_MAX = (SETTINGS["shards"].at_most or 1) - 1
 _COUNTERS = {"partition_number", "producer_id", "coordinator_epoch", "arrival"}
 # Topic configs of which a shard knows each value, or ends.
 _CHOSEN = {name for name in TOPIC_CONFIGS if name.startswith("compression.")} | {DURABILITY}
@@ -66,7 +69,19 @@ _IMPOSSIBLE = (
         f"namespace != '' AND id NOT IN ({_PARTITIONS})",
         "a topic that lacks some of its partitions",
     ),
-    ("partitions", "number < 1 OR log < 0", "a partition in an impossible place"),
+    (
+        "partitions",
+        f"number NOT BETWEEN 1 AND {INT32_MAX} OR log NOT BETWEEN 0 AND {_LOG_MAX}",
+        "a partition in an impossible place",
+    ),
+    (
+        "counters",
+        (
+            f"next NOT BETWEEN 0 AND {INT64_MAX // 2}"
+            f" OR name IN ('partition_number', 'coordinator_epoch') AND next > {INT32_MAX}"
+        ),
+        "a number that nobody can have reached",
+    ),
     (
         "resource_configs",
         " OR ".join(map(_IS_LONG, ("resource", "name", "value"))),

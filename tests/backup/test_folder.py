@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from smq.app.supervisor.datadir import Meta, meta_text, new_cluster_id
 from smq.backup import folder
 from smq.backup.folder import About
 from smq.backup.held import HeldFolder, NotWhole
+from smq.model.config import INT32_MAX
 from smq.model.errors import MadeByNewer
 
 
@@ -150,6 +152,19 @@ def test_a_name_may_have_what_ends_a_line_elsewhere(tmp_path: Path) -> None:
         (tmp_path / "a\u2028b\r").touch()
         about = folder.finish(tmp_path, About("cluster", 7, "1", None))
     assert folder.read(tmp_path) == about
+
+
+def test_a_generation_that_no_broker_reaches_is_refused(tmp_path: Path) -> None:
+    """The restored broker's was no number of 32 bits any more, and each start was refused."""
+    for generation, is_refused in ((folder.GENERATION_MAX, False), (INT32_MAX - 1, True)):
+        meta = Meta(new_cluster_id(), 1, generation)
+        (tmp_path / "meta.json").write_bytes(meta_text(meta))
+        with HeldFolder(tmp_path) as held:
+            if is_refused:
+                with pytest.raises(NotWhole, match=r"meta\.json has the generation 2147483646"):
+                    folder.read_meta(held)
+            else:
+                assert folder.read_meta(held) == meta
 
 
 def test_a_snapshot_without_its_meta_json_is_none(tmp_path: Path) -> None:

@@ -104,6 +104,23 @@ CRAFTED = [
     ("DELETE FROM partitions WHERE partition = 0", "topics", "lacks some of its partitions"),
     ("DELETE FROM partitions", "topics", "lacks some of its partitions"),
     ("UPDATE partitions SET log = -1", "partitions", "a partition in an impossible place"),
+    ("UPDATE partitions SET log = 256", "partitions", "a partition in an impossible place"),
+    (
+        "UPDATE partitions SET number = 4294967297 WHERE number = 2",
+        "partitions",
+        "a partition in an impossible place",
+    ),
+    ("UPDATE counters SET next = -1", "counters", "a number that nobody can have reached"),
+    (
+        "UPDATE counters SET next = 9223372036854775807 WHERE name = 'producer_id'",
+        "counters",
+        "a number that nobody can have reached",
+    ),
+    (
+        "UPDATE counters SET next = 2147483648 WHERE name = 'coordinator_epoch'",
+        "counters",
+        "a number that nobody can have reached",
+    ),
     ("UPDATE configs SET value = 'long'", "configs", "a value that cannot be read"),
     ("UPDATE configs SET value = '1e400'", "configs", "a value that cannot be read"),
     (config("smq.durability", "nonsense"), "configs", "a value that cannot be read"),
