@@ -26,7 +26,6 @@ from smq.app.front.readiness import readiness
 from smq.app.front.settings import FrontSettings
 from smq.app.front.telemetry import telemetry
 from smq.app.process.audit_teller import TELL_S, AuditTeller
-from smq.app.process.clock import now
 from smq.app.process.inheritance import COORDINATOR, Inheritance
 from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
 from smq.app.process.metrics_tokens import UnusableTokenFile, WatchedMetricsTokens
@@ -116,6 +115,10 @@ async def _serve(inheritance: Inheritance) -> None:
         rights=rights,
     )
     queries = Queries(inheritance.data_dir, config)
+    in_thread = partial(run_sync, limiter=CapacityLimiter(1))
+    coordinator, tellable = inheritance.socket_path(COORDINATOR), [logins] if logins else []
+    teller = AuditTeller(access.audit, coordinator, say_error, in_thread, tellable)
+    teller.turn = asyncio.Lock()  # The end of a session tells, too.
     console = Console(
         metrics.recent,
         metrics.history,
@@ -124,16 +127,13 @@ async def _serve(inheritance: Inheritance) -> None:
         decoded,
         Guard(inheritance.console_token, has_rules=rights.has_rules),
         rights,
-        lambda peer, api, act: access.audit.act(peer, api, act, now()),
+        teller.act,
     )
     routes = [*queries.routes(), *console_routes(console)]
     app = application(store, space, broker, own_names(config), routes)
     turns = Turns(rights.knows)
     server = OurServer(_uvicorn(app, tls, turns), inheritance)
     sender = _sender(inheritance, metrics)
-    in_thread = partial(run_sync, limiter=CapacityLimiter(1))
-    coordinator, tellable = inheritance.socket_path(COORDINATOR), [logins] if logins else []
-    teller = AuditTeller(access.audit, coordinator, say_error, in_thread, tellable)
     works = (
         _keep_telling(teller),
         keep_counting(space),

@@ -1,18 +1,20 @@
 """Front's and agent's lines for the audit log, which the coordinator writes: who may not do what he
 asked for by HTTP or gRPC, who has logged in, and who has failed to; and who has ended a session.
 
-Once a second a thread asks the coordinator to take what is due; nothing waits for it. While it is
-away lines wait, up to WAITING_MAX.
+Once a second a thread asks the coordinator to take what is due; only the end of a session waits for
+its line. While the coordinator is away lines wait, up to WAITING_MAX.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from smq.app.process.asker import Asker
 from smq.app.process.clock import monotonic_ms, now
 from smq.model.errors import StoreError
-from smq.security.audit import Audit
+from smq.security.audit import AdminAct, Audit
+from smq.security.principals import Peer
 from smq.wire.internal.messages import Audited
 
 TELL_S = 1.0
@@ -34,7 +36,12 @@ class Noticing(Protocol):
 
 
 class AuditTeller:
-    """Tells the coordinator what there is, and the operator of failed logins."""
+    """Tells the coordinator what there is, and the operator of failed logins.
+
+    turn   a lock, where several may tell at once
+    """
+
+    turn: AbstractAsyncContextManager[object] = nullcontext()
 
     def __init__(
         self,
@@ -49,8 +56,18 @@ class AuditTeller:
         self._acts = list[str]()  # Until the coordinator has taken them.
         self._asker, self._in_thread = Asker(coordinator, ANSWER_S_MAX), in_thread
 
+    async def act(self, peer: Peer, api: str, act: AdminAct) -> None:
+        """Tell of an act before it is done: then its line is on disk, or the coordinator has not
+        answered for a second or two, and the line waits like others."""
+        self._audit.act(peer, api, act, now())
+        await self.tell()
+
     async def tell(self) -> None:
         """Tell what is due."""
+        async with self.turn:  # Two would send the same lines, and forget others.
+            await self._tell()
+
+    async def _tell(self) -> None:
         self._notice_failures()
         waiting = self._audit.passed_on = self._audit.take_accesses(now())
         self._acts += self._audit.take_acts()

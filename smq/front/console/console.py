@@ -15,7 +15,7 @@ asked, and facts are those that the user may know (smq.front.console.sight).
 """
 
 from codecs import getincrementaldecoder
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,10 +59,15 @@ Found = TypeVar("Found")
 Limiters = WeakValueDictionary[Principal, CapacityLimiter]  # One is kept while anybody uses it.
 
 
+async def _to_nobody(_peer: Peer, _api: str, _act: AdminAct) -> None:
+    """There is no audit log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Console:
     """The sources of the pages. `facts` may be a moment old; `desks` has a desk for each user; with
-    None for everybody. `acted` tells the audit log what no API of the broker does."""
+    None for everybody. `acted` tells the audit log what no API of the broker does, before it is
+    done."""
 
     facts: Callable[[], Facts]
     history: History
@@ -71,7 +76,7 @@ class Console:
     decode: Callable[[str, bytes], dict[str, Any]]
     guard: Guard
     rights: HttpRights = FREE
-    acted: Callable[[Peer, str, AdminAct], None] = lambda _peer, _api, _act: None
+    acted: Callable[[Peer, str, AdminAct], Awaitable[None]] = _to_nobody
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(AT_ONCE))
     of_users: Limiters = field(default_factory=WeakValueDictionary)
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))

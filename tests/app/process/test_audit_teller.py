@@ -1,4 +1,4 @@
-"""The front hands its lines to the coordinator, and nothing waits for it."""
+"""The front hands its lines to the coordinator, and only an act waits for it."""
 
 import asyncio
 import json
@@ -63,6 +63,11 @@ def bench() -> Bench:
     return made
 
 
+def acts_told(bench: Bench) -> list[str]:
+    lines = [line for each in bench.coordinator.asked for line in each.acts]
+    return [json.loads(line)["resource"] for line in lines]
+
+
 def test_a_repeated_denial_has_one_line_with_principal_and_resource(bench: Bench) -> None:
     for _ in range(10_000):
         bench.audit.denied(BOB, "HTTP GET /filer", "READ", "TOPIC", "filer/a\nb")
@@ -90,6 +95,30 @@ def test_an_act_waits_until_the_coordinator_has_taken_it(bench: Bench) -> None:
         asyncio.run(bench.teller.tell())
         acts = [json.loads(line) for each in bench.coordinator.asked for line in each.acts]
         assert [each["resource"] for each in acts] == expected
+
+
+def test_the_coordinator_gets_an_act_before_it_is_done(bench: Bench) -> None:
+    """The death of the front lost its line within a second."""
+    for is_away, told in ((True, []), (False, ["User:alice", "User:carol"])):
+        bench.coordinator.is_away = is_away
+        user = "alice" if is_away else "carol"
+        act = AdminAct("DELETE", "SESSION", f"User:{user}")
+        asyncio.run(bench.teller.act(BOB, "HTTP POST /sessions", act))
+        assert acts_told(bench) == told
+
+
+def test_several_tells_at_once_send_each_line_once(bench: Bench) -> None:
+    async def slowly(work: Callable[..., Any], *given: Any) -> Any:
+        await asyncio.sleep(0)
+        return work(*given)
+
+    async def run() -> None:
+        acts = [AdminAct("DELETE", "SESSION", f"User:u{n}") for n in range(3)]
+        await asyncio.gather(*(bench.teller.act(BOB, "HTTP POST /sessions", each) for each in acts))
+
+    bench.teller._in_thread, bench.teller.turn = slowly, asyncio.Lock()
+    asyncio.run(run())
+    assert sorted(acts_told(bench)) == ["User:u0", "User:u1", "User:u2"]
 
 
 def test_lines_wait_for_a_coordinator_that_is_away(

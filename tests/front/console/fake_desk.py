@@ -186,6 +186,7 @@ class Browser:
     asked_for: list[Peer | None] = field(default_factory=list)
     cookie: str = ""
     acts: list[tuple[Peer, str, AdminAct]] = field(default_factory=list)
+    sessions_at_acts: list[int] = field(default_factory=list)
 
     def get(self, path: str, **headers: Any) -> Answer:
         """A page."""
@@ -234,6 +235,10 @@ class Browser:
         assert answer.status == 200, answer.body
         return answer.body.decode()
 
+    async def _acted(self, peer: Peer, api: str, act: AdminAct) -> None:
+        self.acts.append((peer, api, act))
+        self.sessions_at_acts.append(len([*self.rights.sessions]))
+
     def _desk_of(self, peer: Peer | None) -> FakeDesk:
         self.asked_for.append(peer)
         return self.desk
@@ -248,7 +253,7 @@ class Browser:
             lambda *_: self.decoded,
             Guard(TOKEN, has_rules=self.rights.has_rules),
             self.rights,
-            lambda peer, api, act: self.acts.append((peer, api, act)),
+            self._acted,
         )
 
     def app(self) -> ASGIApp:

@@ -127,10 +127,10 @@ def _actions(console: Console) -> list[Route]:
         if not found:
             raise ValueError("there is no such session any more")
         ended, rights = found[0], rights_of(request)
-        console.rights.sessions.end(ended)
         if ended.principal != rights.peer.principal:  # One's own end as often as one likes.
             act = AdminAct("DELETE", "SESSION", str(ended.principal), detail=f"from {ended.host}")
-            console.acted(rights.peer, rights.api, act)
+            await console.acted(rights.peer, rights.api, act)
+        console.rights.sessions.end(ended)
         return gone_to("/sessions")
 
     return [

@@ -112,6 +112,7 @@ def test_a_user_sees_and_ends_its_own_sessions_and_a_super_user_all() -> None:
     assert root.post("/sessions/end", root.token, number=numbers["bob"]).status == 204
     assert bob.get("/").status == 303
     [(peer, api, act)] = root.acts
+    assert root.sessions_at_acts == [3], "its line comes before its end"
     assert (peer.principal.name, api) == (SUPER, "HTTP POST /sessions")
     assert act == AdminAct("DELETE", "SESSION", "User:bob", detail="from 127.0.0.1")
     assert alice.post("/sessions/end", alice.token, number=numbers["alice"]).status == 204
