@@ -218,10 +218,8 @@ def _first_tried(
     """Pages (ascending), neighbours together, and when they were tried; those tried first."""
     if not len(pages):
         return []
-    places = np.arange(len(pages))
     is_first = np.diff(pages, prepend=-2) != 1
-    in_run = places - np.maximum.accumulate(np.where(is_first, places, 0))
-    heads = np.flatnonzero(in_run % TRY_PAGES_MAX == 0)
+    heads = np.flatnonzero(is_first | (pages % TRY_PAGES_MAX == 0))
     counts = np.diff(heads, append=len(pages))
     times = np.minimum.reduceat(tried_ms, heads)
     chosen = np.argsort(times, kind="stable")[:count_max]

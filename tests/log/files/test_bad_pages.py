@@ -131,10 +131,22 @@ def test_neighbours_that_fail_are_tried_together_and_as_many_behind_them(pages: 
     note(pages, 10, 3, 4, 6, among=range(8))
     # Behind two are two, of which one fails, and is tried with them: no page twice.
     assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [
-        (0, range(7, 10)),
-        (10, range(3, 7)),
+        (0, range(8, 10)),
+        (10, range(3, 4)),
+        (10, range(4, 8)),
     ]
-    assert pages.to_try(16, 1, LOOKS_MAX) == [(0, range(7, 10))]
+    assert pages.to_try(16, 1, LOOKS_MAX) == [(0, range(8, 10))]
+
+
+def test_pages_given_up_leave_those_behind_in_the_groups_that_they_had(pages: BadPages) -> None:
+    """New groups had one page that was tried long ago, and three that just were: the round took
+    twice as many tries."""
+    note(pages, 0, *range(8))
+    groups = [(0, range(4)), (0, range(4, 8)), (0, range(8, 12)), (0, range(12, 16))]
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == groups
+    for now_ms in (1, 1 + WAIT_MS):
+        note(pages, now_ms, 0, among=range(1))
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [(0, range(1, 4)), *groups[1:]]
 
 
 def test_of_very_many_neighbours_some_are_tried_at_once(pages: BadPages) -> None:
@@ -148,7 +160,10 @@ def test_pages_that_failed_for_long_are_not_tried_again_nor_those_behind(pages: 
     fail_for_long(pages, 0, 3, 4)
     assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == []
     note(pages, 2 * WAIT_MS, 3, 4, 5)
-    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [(2 * WAIT_MS, range(5, 9))]
+    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [
+        (2 * WAIT_MS, range(5, 8)),
+        (2 * WAIT_MS, range(8, 9)),
+    ]
 
 
 def test_a_dead_file_is_known_after_a_few_rounds(pages: BadPages) -> None:
@@ -188,7 +203,7 @@ def test_a_file_whose_pages_are_all_given_up_is_not_looked_at(pages: BadPages) -
     assert pages.open_max == 0
     note(pages, LATER_MS, 3, 4, 5)
     assert pages.open_max == 3
-    assert pages.to_try(16, COUNT_MAX, LOOKS_MAX) == [(LATER_MS, range(5, 9))]
+    assert pages.to_try(8, COUNT_MAX, LOOKS_MAX) == [(LATER_MS, range(5, 8))]
 
 
 def test_readers_leave_to_the_log_what_fails(pages: BadPages) -> None:
@@ -212,7 +227,7 @@ def test_pages_that_a_read_did_not_come_to_are_tried_by_the_log(pages: BadPages)
     pages.note(0, 16 * PAGE_BYTES, [3], np.array([4, 5]))
     assert unread(pages) == [3, 4, 5]
     pages.date(1)
-    assert [*pages.to_try(6, COUNT_MAX, LOOKS_MAX)] == [(-1, range(3, 6))]
+    assert [*pages.to_try(6, COUNT_MAX, LOOKS_MAX)] == [(-1, range(4, 6)), (1, range(3, 4))]
     for now_ms in (2, 3, 1 + WAIT_MS):
         pages.note(0, 4 * PAGE_BYTES, [3], ())
         pages.note(0, 16 * PAGE_BYTES, (), [3, 4, 5])
