@@ -1,5 +1,6 @@
 """A segment of the write-ahead log: one file, and the readers that need it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,6 +72,14 @@ class WalSegment:
         failing = self.bad_pages.failing()
         is_unread = np.searchsorted(failing, end) > np.searchsorted(failing, first)
         return int(np.argmax(is_unread)) if is_unread.any() else len(spans)
+
+    def note_read(
+        self, at: int, length: int, bad: Sequence[int] = (), untried: Sequence[int] = ()
+    ) -> None:
+        """See BadPages.note(). What ends with the file has all that there is of its last page."""
+        if at + length == self.end - self.start:
+            length = self.pages * PAGE_BYTES - at
+        self.bad_pages.note(at, length, bad, untried)
 
     @property
     def pages(self) -> int:

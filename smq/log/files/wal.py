@@ -80,7 +80,7 @@ class Wal:
         length = min(length, segment.end - position)
         at = position - segment.start
         found = salvage(self._disk, segment.fd, length, at)
-        segment.bad_pages.note(at, length, found.bad_pages, found.untried)
+        segment.note_read(at, length, found.bad_pages, found.untried)
         return found.data
 
     def read_cached(
@@ -99,7 +99,7 @@ class Wal:
         else:
             data = self.past_cache.read(segment, length, at, out)
         if data is not None:
-            segment.bad_pages.note(at, length, ())
+            segment.note_read(at, length, ())
         return data
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
@@ -182,7 +182,7 @@ class Wal:
             assert segment.pins > 0
             segment.pins -= 1
             self._loading -= 1
-            segment.bad_pages.note(at, length, found.bad_pages, found.untried)
+            segment.note_read(at, length, found.bad_pages, found.untried)
             if was_cached and not segment.is_cached:
                 self._drop_again(segment)
             done(found)

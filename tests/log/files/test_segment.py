@@ -51,3 +51,14 @@ def test_batches_are_counted_up_to_the_first_with_a_bad_page() -> None:
     assert [segment.count_before_unread(spans[i:]) for i in (0, 6, 8, 13, 14)] == [6, 0, 4, 0, 2]
     spans[4, 1] += 3 * PAGE_BYTES  # As one that reaches into a bad page.
     assert segment.count_before_unread(spans[:5]) == 4
+
+
+def test_a_read_that_ends_with_the_file_has_all_of_its_last_page() -> None:
+    """A page that a segment has in part was never read again after it had failed once."""
+    size = 3 * PAGE_BYTES + 100
+    segment = WalSegment(size, 2 * size, -1, Path("log/0.wal"))
+    segment.note_read(0, size, [1, 3])
+    segment.note_read(2 * PAGE_BYTES, PAGE_BYTES + 99)
+    assert segment.bad_pages.failing().tolist() == [1, 3]
+    segment.note_read(2 * PAGE_BYTES, PAGE_BYTES + 100)
+    assert segment.bad_pages.failing().tolist() == [1]
