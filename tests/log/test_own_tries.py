@@ -8,7 +8,7 @@ import pytest
 from smq.log import reading
 from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
-from smq.log.files.salvage import READ_BAD_PAGES_MAX
+from smq.log.files.salvage import READ_FAILURES_MAX
 from smq.log.reading import LOOKS_OF_SEGMENT, RETRY_MS, RUN_BYTES_MAX, TRIES_MS, DamagedFrame
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.files.wals import HeldBackground
@@ -171,4 +171,4 @@ def test_of_a_dead_segment_each_page_has_failed_for_a_minute_soon_after_the_firs
     else:
         raise AssertionError("some of it is never given up")
     # Nobody waits for the disk any more, but who comes late to those that failed first.
-    assert disk.calls["read"] <= tries + 1 + READ_BAD_PAGES_MAX
+    assert disk.calls["read"] <= tries + 1 + READ_FAILURES_MAX

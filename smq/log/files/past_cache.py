@@ -30,7 +30,7 @@ from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import PAGE_BYTES, Disk
 from smq.log.files.footprint import Footprint
-from smq.log.files.salvage import Salvaged, salvage_some
+from smq.log.files.salvage import Salvaged, is_of_disk, salvage_some
 from smq.log.files.segment import WalSegment
 
 BLOCK_BYTES = 2 * 1024 * 1024
@@ -232,10 +232,16 @@ class PastCache:
 
     def read_alone(self, segment: WalSegment, length: int, at: int) -> None:
         """Read bytes for nothing but to know whether they can be read. Not in the loop. Raises
-        OSError."""
-        if self._read_past(segment, length, at) is None:
-            self._disk.read(segment.fd, length, at)
-            self._drop(segment)
+        OSError: what only a read past the page cache raises, such as that no more files can be
+        opened, says nothing of them."""
+        try:
+            if self._read_past(segment, length, at) is not None:
+                return
+        except OSError as error:
+            if is_of_disk(error):  # It may have taken seconds; the page cache has nothing of it.
+                raise
+        self._disk.read(segment.fd, length, at)
+        self._drop(segment)
 
     def _read_past(self, segment: WalSegment, length: int, at: int) -> np.ndarray | None:
         """Bytes of a segment, which is not cached; None: fewer came. Raises OSError."""

@@ -4,6 +4,7 @@ One unreadable page fails the whole read around it. So the failed range is read 
 with zeros for pages that fail: no check takes zeros for a frame.
 """
 
+import errno
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,7 +16,21 @@ from smq.log.files.disk import PAGE_BYTES, Disk
 BLOCK_BYTES = 1024 * 1024
 # Each bad page of a dying disk may take seconds: then give up whole blocks.
 BAD_PAGES_MAX = 256
-READ_BAD_PAGES_MAX = 16  # With a read that others wait for; the log tries the others by itself.
+# With a read that others wait for. Then it reads no more: the log tries the rest by itself.
+READ_FAILURES_MAX = 16
+_OF_DISK = frozenset(
+    (
+        errno.EIO,
+        errno.ENODATA,
+        errno.EBADMSG,
+        errno.EUCLEAN,
+        errno.EILSEQ,
+        errno.ENXIO,
+        errno.EREMOTEIO,
+        errno.ENOLINK,
+        errno.ETIMEDOUT,
+    )
+)
 
 
 class Salvaged(NamedTuple):
@@ -29,28 +44,34 @@ class Salvaged(NamedTuple):
     untried: Sequence[int] = ()
 
 
+def is_of_disk(error: OSError) -> bool:
+    """Whether a read's error says something of the bytes, not of what our process lacks, such as
+    memory. Other errors give up no page, however long they last."""
+    return error.errno in _OF_DISK
+
+
 def salvage(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
     """Up to `length` bytes of a file."""
     reading = _RepeatedRead(disk, fd, length, at)
-    return reading.whole() or reading.by_pages((), None)
+    return reading.whole() or reading.by_pages(())
 
 
 def salvage_some(disk: Disk, fd: int, length: int, at: int, left_out: Collection[int]) -> Salvaged:
-    """As salvage(), for one whom others wait for: without these pages, and it tries few that
+    """As salvage(), for one whom others wait for: without these pages, and few of its reads
     fail."""
-    reading = _RepeatedRead(disk, fd, length, at)
-    return (None if len(left_out) else reading.whole()) or reading.by_pages(
-        left_out, READ_BAD_PAGES_MAX
-    )
+    reading = _RepeatedRead(disk, fd, length, at, READ_FAILURES_MAX)
+    return (None if len(left_out) else reading.whole()) or reading.by_pages(left_out)
 
 
 class _RepeatedRead:
-    """A read in progress of bytes of a file."""
+    """A read in progress of bytes of a file. It ends after so many failures, if that is not 0."""
 
-    def __init__(self, disk: Disk, fd: int, length: int, at: int) -> None:
+    def __init__(self, disk: Disk, fd: int, length: int, at: int, failures_max: int = 0) -> None:
         self._disk, self._fd, self._at, self._end = disk, fd, at, at + length
+        self._failures, self._failures_max = 0, failures_max
         self._data = np.empty(0, np.uint8)
         self._failure: OSError | None = None
+        self._is_bad = False  # By the last read, which failed.
         self._bad, self._untried = list[int](), list[int]()
 
     def whole(self) -> Salvaged | None:
@@ -58,41 +79,47 @@ class _RepeatedRead:
         try:
             data = self._disk.read(self._fd, self._end - self._at, self._at)
         except OSError as error:
-            self._failure = error
+            self._fail(error)
             return None
         return Salvaged(data, 0, None)
 
-    def by_pages(self, left_out: Collection[int], bad_max: int | None) -> Salvaged:
-        """All but some pages, and but those that fail. After `bad_max` of these it tries no page of
-        what fails as a whole, and no whole block after BAD_PAGES_MAX."""
+    def by_pages(self, left_out: Collection[int]) -> Salvaged:
+        """All but some pages, and but those that fail. After BAD_PAGES_MAX of these it tries no
+        page of what fails as a whole block."""
         self._data = np.zeros(self._end - self._at, np.uint8)
         self._untried = [int(page) for page in left_out]
         for start, stop in _blocks(self._at, self._end, sorted(self._untried)):
             has_failed = self._failure is not None and (start, stop) == (self._at, self._end)
             if has_failed or not self._read(start, stop):
-                left = BAD_PAGES_MAX if len(self._bad) < BAD_PAGES_MAX else 0
-                self._try_pages(start, stop, left if bad_max is None else bad_max - len(self._bad))
+                self._try_pages(start, stop)
         unread = self._bad + self._untried
         lost_bytes = sum(map(self._bytes_of, unread))
         return Salvaged(self._data, lost_bytes, self._failure, self._bad, self._untried)
 
-    def _try_pages(self, start: int, stop: int, bad_max: int) -> None:
-        bad_max += len(self._bad)
+    def _try_pages(self, start: int, stop: int) -> None:
+        bad_max = len(self._bad) + BAD_PAGES_MAX if len(self._bad) < BAD_PAGES_MAX else 0
         for page_start, page_end in _pages(start, stop):
             page = page_start // PAGE_BYTES
             if len(self._bad) >= bad_max:
                 self._untried.append(page)
             elif not self._read(page_start, page_end):
-                self._bad.append(page)
+                (self._bad if self._is_bad else self._untried).append(page)
 
     def _read(self, start: int, stop: int) -> bool:
+        self._is_bad = False
+        if self._failures and self._failures == self._failures_max:
+            return False
         try:
             part = self._disk.read(self._fd, stop - start, start)
         except OSError as error:
-            self._failure = self._failure or error
+            self._fail(error)
             return False
         self._data[start - self._at : start - self._at + len(part)] = part
         return True
+
+    def _fail(self, error: OSError) -> None:
+        self._failure, self._is_bad = self._failure or error, is_of_disk(error)
+        self._failures += 1
 
     def _bytes_of(self, page: int) -> int:
         """How many of the bytes a page has."""

@@ -15,7 +15,7 @@ from smq.log.files.background import JobLane
 from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.past_cache import PastCache
-from smq.log.files.salvage import BAD_PAGES_MAX, Salvaged, salvage, salvage_some
+from smq.log.files.salvage import BAD_PAGES_MAX, Salvaged, is_of_disk, salvage, salvage_some
 from smq.log.files.segment import UnreadableSegment, UnsyncedName, WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
 
@@ -151,7 +151,9 @@ class Wal:
         loaded = self._begun(segment, length, at, lambda _: done())
         fd, is_cached = segment.fd, segment.is_cached
 
-        def can_read(page: int) -> bool:
+        bad, untried = list[int](), list[int]()
+
+        def try_one(page: int) -> None:
             start = page * PAGE_BYTES
             size = min(PAGE_BYTES, at + length - start)
             try:
@@ -159,13 +161,13 @@ class Wal:
                     self._disk.read(fd, size, start)
                 else:
                     self.past_cache.read_alone(segment, size, start)
-            except OSError:
-                return False
-            return True
+            except OSError as error:
+                (bad if is_of_disk(error) else untried).append(page)
 
         def try_each() -> Salvaged:
-            bad = [page for page in pages_of(at, length) if not can_read(page)]
-            return Salvaged(np.empty(0, np.uint8), 0, None, bad)
+            for page in pages_of(at, length):
+                try_one(page)
+            return Salvaged(np.empty(0, np.uint8), 0, None, bad, untried)
 
         self._background.submit(JobLane.READS, try_each, loaded)
 

@@ -11,7 +11,7 @@ from smq.log.files.disk import PAGE_BYTES, OsDisk
 from smq.log.files.salvage import (
     BAD_PAGES_MAX,
     BLOCK_BYTES,
-    READ_BAD_PAGES_MAX,
+    READ_FAILURES_MAX,
     salvage,
     salvage_some,
 )
@@ -105,12 +105,23 @@ def test_pages_that_are_left_out_are_not_read_and_all_others_are(
 
 
 def test_a_read_that_others_wait_for_meets_few_bad_pages(disk: FailingDisk, file: Path) -> None:
-    bad = [1, 2, *range(5, 5 + READ_BAD_PAGES_MAX), 300]
+    bad = [1, 2, *range(5, 5 + READ_FAILURES_MAX), 300]
     disk.bad_places = [(file.name, page * PAGE_BYTES, page * PAGE_BYTES + 1) for page in bad]
     fd = os.open(file, os.O_RDONLY)
     found = salvage_some(disk, fd, SIZE, 0, ())
     os.close(fd)
-    assert found.bad_pages == bad[:READ_BAD_PAGES_MAX]
-    assert found.untried == [*range(bad[READ_BAD_PAGES_MAX - 1] + 1, 512)]
-    assert found.data[2 * BLOCK_BYTES :].tobytes() == file.read_bytes()[2 * BLOCK_BYTES :]
-    assert disk.calls["read"] == 1 + 3 + 3 + READ_BAD_PAGES_MAX
+    assert found.bad_pages == bad[: READ_FAILURES_MAX - 2]
+    assert found.untried == [*range(bad[READ_FAILURES_MAX - 3] + 1, -(-SIZE // PAGE_BYTES))]
+    assert disk.calls["read"] == READ_FAILURES_MAX + 3  # Pages 0, 3 and 4.
+
+
+def test_an_error_that_says_nothing_of_the_disk_leaves_pages_untried(
+    disk: FailingDisk, file: Path
+) -> None:
+    disk.bad_places = [(file.name, 0, 1)]
+    disk.fail("read", 3, errno.ENOMEM)  # The read as a whole, and those of two pages.
+    fd = os.open(file, os.O_RDONLY)
+    found = salvage_some(disk, fd, 4 * PAGE_BYTES, 0, ())
+    os.close(fd)
+    assert (found.bad_pages, found.untried) == ([], [0, 1])
+    assert found.data[2 * PAGE_BYTES :].tobytes() == file.read_bytes()[: 4 * PAGE_BYTES][8192:]
