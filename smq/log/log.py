@@ -275,7 +275,7 @@ class Log(ReadableLog):
         self.wal.files.prepare_next()
         self.wal.files.footprint.trim()
         self.wal.past_cache.look()
-        self.try_bad_pages()
+        self.own_tries.tend()
         self.producers.sweep()
         self.freeing.tend()
 
@@ -291,7 +291,7 @@ class Log(ReadableLog):
         # A stop must not wait for a chain of jobs: on busy cores each takes long.
         self.wal.files.footprint.may_drop = lambda: False
         self._ahead.stop()
-        self.stop_trying()
+        self.own_tries.stop()
         for lane in (JobLane.READS, JobLane.SEARCHES):  # Nobody is there to get their answers.
             self.background.abandon(lane)
         self.background.wait()

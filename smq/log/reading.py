@@ -6,11 +6,11 @@ quarantine/, it is reported once, and look-ups skip it from then on, so that no 
 One that the disk cannot read may be whole: an error of the disk may end. So it is read again and
 again, and taken for damaged only after a minute of failures, or some seconds while the log's space
 is short, which it keeps from being freed. Each of its pages that fail must have failed for so long.
-Meanwhile who asks for it is told that it cannot be read, and only the log itself tries the disk,
-each RETRY_MS. What lies before it is read as ever.
+Meanwhile who asks for it is told that it cannot be read, and only the log itself tries the disk
+(own_tries.py): again and again, and once more before the frame is lost. What lies before it is read
+as ever.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -33,11 +33,11 @@ from shm.kernels.base.words import (
 from shm.kernels.log.spans import gather, gather_checked
 from shm.segment import LogMemory
 from smq.log.files.bad_pages import PATIENCE, PATIENCE_SHORT, pages_of
-from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.segment import WalSegment
 from smq.log.files.wal import LOANS_END_BELOW, Wal
-from smq.log.lookup import FoundBatches, Lookup
+from smq.log.lookup import FoundBatches, IndexedBatch, Lookup
+from smq.log.own_tries import AskedFrame, OwnTries
 from smq.log.partitions import Partitions
 
 READ_GAP_BYTES_MAX = 64 * 1024  # Gap of other partitions' frames that one read of the WAL may span.
@@ -45,13 +45,6 @@ RUN_BYTES_MAX = 1024 * 1024  # Per read of the WAL: about what a socket takes at
 DAMAGES_MAX = 64  # Of one run: each is put aside, in the loop.
 RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
 QUARANTINE = "quarantine"
-
-RETRY_MS = 5000
-TRIES_MAX = 2048  # By the log itself, each RETRY_MS; a few milliseconds to choose them …
-TRIES_MS = 2000  # … of which no other begins after so long.
-LOOKS_MAX = 24 * 1024  # Pages that fail, among which they are chosen: a dead segment of 64 MB …
-LOOKS_OF_SEGMENT = 512  # … and others: to choose from one costs as much as from so many pages.
-assert LOOKS_MAX // LOOKS_OF_SEGMENT <= TRIES_MAX
 
 
 class DamagedFrame(Exception):
@@ -91,10 +84,7 @@ class ReadableLog:
         self.notices: list[str] = []
         self.now_ms: int | None = None
         self.bad_tried_ms = -1
-        self._tries_ms = self._tries_end_ms = -RETRY_MS  # When our own last tries began, ended.
-        self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
-        self._is_trying = self._goes_on = False
-        self._next_looked = 0  # From this position on we look for pages to try next.
+        self.own_tries = OwnTries(wal, memory, lambda: self.now_ms, self._fails_still)
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -303,6 +293,7 @@ class ReadableLog:
             if end >= 0:
                 break
             first -= end
+        self.own_tries.begin()
         return damages[0]
 
     def _partition_of(self, run: WalRange, i: int) -> int:
@@ -325,12 +316,34 @@ class ReadableLog:
             or self.lookup.behind_damage(number, place.base_offset) != place.base_offset
         ):
             return DamagedFrame(f"{segment.path}: damaged frame at position {position}")
-        pages = pages_of(position - segment.start, len(found))
-        if segment.bad_pages.has_any(pages) and not self._is_given_up(segment, position, pages):
-            return DamagedFrame(f"{segment.path}: position {position} cannot be read now")
+        frame = AskedFrame(number, segment, position, found)
+        if segment.bad_pages.has_any(frame.pages):
+            is_over = self._is_given_up(segment, position, frame.pages)
+            if is_over and frame.first_failing() is not None:
+                self.own_tries.ask(frame)
+            if not is_over or frame.first_failing() is not None:
+                return DamagedFrame(f"{segment.path}: position {position} cannot be read now")
+        return DamagedFrame(self._lose(frame, place))
+
+    def _fails_still(self, frame: AskedFrame) -> None:
+        """A frame of which a page has failed for long has failed once more."""
+        if frame.segment.is_kept or self.wal.find(frame.position) is not frame.segment:
+            return  # Whoever asks again will see.
+        place = self.lookup.place_of(frame.number, frame.position)
+        if (
+            place is not None
+            and self.lookup.behind_damage(frame.number, place.base_offset) == place.base_offset
+            and self._are_over(frame.segment, frame.pages)
+        ):
+            self._lose(frame, place)
+
+    def _lose(self, frame: AskedFrame, place: IndexedBatch) -> str:
+        number, segment, position, found = frame
         self.lookup.lose(place, self._needed_from(number))
-        first, end = np.searchsorted(segment.bad_pages.failing(), (pages.start, pages.stop))
-        if end - first == len(pages):  # Zeros, perhaps of very many frames, each a file.
+        first, end = np.searchsorted(
+            segment.bad_pages.failing(), (frame.pages.start, frame.pages.stop)
+        )
+        if end - first == len(frame.pages):  # Zeros, perhaps of very many frames, each a file.
             what = f"the frame at position {position} of {segment.path} cannot be read"
         else:
             what = self.set_aside(segment, position, found)
@@ -339,7 +352,7 @@ class ReadableLog:
             "lost, the others are served"
         )
         self.notices.append(what)
-        return DamagedFrame(what)
+        return what
 
     def _needed_from(self, number: int) -> int:
         """Below this offset of a partition nobody asks for what was lost: no reader of the WAL, and
@@ -371,67 +384,6 @@ class ReadableLog:
         position, size = span.tolist()
         at = position - FRAME_HEADER_BYTES - segment.start
         return segment.is_kept or self._are_over(segment, pages_of(at, FRAME_HEADER_BYTES + size))
-
-    def try_bad_pages(self) -> None:
-        """Call about once a second: read again what fails, each RETRY_MS, until it is given up.
-
-        Nobody else does: who asks rarely would wait for ever, and who asks often hold the disk.
-        """
-        if self.now_ms is None:
-            return
-        segments = [segment for segment in self.wal.segments if not segment.is_kept]
-        for segment in segments:
-            segment.bad_pages.date(self.now_ms)
-        if self._is_trying or self.now_ms < self._tries_end_ms + RETRY_MS:
-            return
-        self._tries_ms = self._tries_end_ms = self.now_ms
-        bad = self._to_look_at(segments)
-        each = -(-TRIES_MAX // max(1, len(bad)))
-        found = [
-            (tried_ms, segment.start + pages.start * PAGE_BYTES, len(pages) * PAGE_BYTES)
-            for segment, looks_max in bad
-            for tried_ms, pages in segment.bad_pages.to_try(segment.pages, each, looks_max)
-        ]
-        self._to_try = [(position, length) for _, position, length in sorted(found)[:TRIES_MAX]]
-        self._to_try.reverse()
-        self._try_on()
-
-    def _to_look_at(self, segments: list[WalSegment]) -> list[tuple[WalSegment, int]]:
-        """Segments with pages to try, and how many of these to look at: as many as may be looked at
-        in a turn of the loop. Those that were left out come first in the next round."""
-        bad = [segment for segment in segments if segment.bad_pages.open_max]
-        first = bisect_left(bad, self._next_looked, key=lambda segment: segment.start)
-        found, left_out, left = list[tuple[WalSegment, int]](), list[WalSegment](), LOOKS_MAX
-        for segment in bad[first:] + bad[:first]:
-            looks = LOOKS_OF_SEGMENT + segment.bad_pages.open_max
-            if found and looks > left:
-                left_out.append(segment)  # One with fewer pages does not wait for dead ones.
-                continue
-            found.append((segment, LOOKS_MAX))
-            left -= looks
-        if left_out:
-            self._next_looked = left_out[0].start
-        return found
-
-    def _try_on(self) -> None:
-        """One after another: other reads come between."""
-        self._goes_on = True
-        while self._to_try and not self._is_trying:
-            self._is_trying = True
-            self.wal.try_again(*self._to_try.pop(), self._tried)
-        self._goes_on = False
-
-    def _tried(self) -> None:
-        assert self.now_ms is not None
-        self._is_trying, self._tries_end_ms = False, self.now_ms
-        if self.now_ms > self._tries_ms + TRIES_MS:
-            self._to_try.clear()
-        if not self._goes_on:  # What is done at once would be nested.
-            self._try_on()
-
-    def stop_trying(self) -> None:
-        """A stop waits for no more of it than the read that is under way."""
-        self._to_try.clear()
 
     def _is_given_up(self, segment: WalSegment, position: int, pages: range) -> bool:
         """Whether what cannot be read of a frame's pages has failed for long enough."""

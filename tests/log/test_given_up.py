@@ -9,7 +9,8 @@ from shm.kernels.base.words import FRAME_HEADER_BYTES, P_OPEN_FROM
 from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
-from smq.log.reading import QUARANTINE, RETRY_MS, DamagedFrame
+from smq.log.own_tries import RETRY_MS
+from smq.log.reading import QUARANTINE, DamagedFrame
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.logs import read, start
 from tests.log.test_reading import collected, filled, flip, spans

@@ -1,15 +1,30 @@
 """A log reads by itself again what the disk could not read, until that is given up or whole."""
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from smq.log import reading
+from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_WRITTEN
+from smq.log import own_tries
 from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
-from smq.log.files.salvage import READ_FAILURES_MAX
-from smq.log.reading import LOOKS_OF_SEGMENT, RETRY_MS, RUN_BYTES_MAX, TRIES_MS, DamagedFrame
+from smq.log.files.segment import WalSegment
+from smq.log.log import Log
+from smq.log.own_tries import (
+    ASKED_BYTES_MAX,
+    ASKED_MAX,
+    LOOKS_OF_SEGMENT,
+    RETRY_MS,
+    TRIES_MS,
+    AskedFrame,
+    OwnTries,
+)
+from smq.log.reading import RUN_BYTES_MAX, DamagedFrame
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.files.wals import HeldBackground
 from tests.log.logs import high_watermark, memory_of, read, start
@@ -28,8 +43,10 @@ def test_a_reader_that_asks_rarely_gets_past_a_bad_page(tmp_path: Path, every_ms
         for log.now_ms in range(max(0, i - 1) * every_ms, i * every_ms, RETRY_MS):
             log.tend()
         log.now_ms = i * every_ms
-        with pytest.raises(DamagedFrame, match="lost" if i == times - 1 else "cannot be read"):
+        assert not any("are lost" in each for each in log.notices)
+        with pytest.raises(DamagedFrame, match="cannot be read"):
             read(log, 1)
+    assert "are lost" in log.notices[-1]
     tries = disk.calls["read"]
     for log.now_ms in range(times * every_ms, times * every_ms + 2 * PATIENCE.wait_ms, RETRY_MS):
         log.tend()
@@ -56,7 +73,7 @@ def test_a_reader_that_comes_back_for_another_short_error_loses_nothing(tmp_path
 def test_many_bad_pages_are_tried_in_turns_and_a_stop_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "TRIES_MAX", 16)
+    monkeypatch.setattr(own_tries, "TRIES_MAX", 16)
     disk = FailingDisk(OsDisk())
     log = start(tmp_path, disk=disk).log
     filled(log, 90)
@@ -73,13 +90,13 @@ def test_many_bad_pages_are_tried_in_turns_and_a_stop_ends_it(
     log.now_ms += RETRY_MS
     log.tend()
     assert disk.calls["read"] == before + count
-    log.stop_trying()
+    log.own_tries.stop()
 
 
 def test_of_many_bad_segments_some_are_tried_with_each_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "LOOKS_MAX", 5 * LOOKS_OF_SEGMENT)
+    monkeypatch.setattr(own_tries, "LOOKS_MAX", 5 * LOOKS_OF_SEGMENT)
     log = start(tmp_path).log
     filled(log, 90)
     for segment in log.wal.segments:
@@ -96,7 +113,7 @@ def test_a_segment_with_few_bad_pages_does_not_wait_for_those_with_very_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To choose the pages took 2 ms for each of these: of sixteen dead segments 36 in one turn."""
-    monkeypatch.setattr(reading, "LOOKS_MAX", 2 * LOOKS_OF_SEGMENT + 5)
+    monkeypatch.setattr(own_tries, "LOOKS_MAX", 2 * LOOKS_OF_SEGMENT + 5)
     log = start(tmp_path, segment_bytes=4 * PAGE_BYTES).log
     filled(log, 400, size=100)
     few, *many = log.wal.segments[:6]
@@ -105,9 +122,9 @@ def test_a_segment_with_few_bad_pages_does_not_wait_for_those_with_very_many(
         segment.bad_pages.note(0, 0, range(4))
     tried = set[int]()
 
-    def try_again(position: int, _: int, done: Callable[[], None]) -> None:
+    def try_again(position: int, _: int, done: Callable[[Sequence[int]], None]) -> None:
         tried.add(position)
-        done()
+        done(())
 
     monkeypatch.setattr(log.wal, "try_again", try_again)
     rounds = []
@@ -126,19 +143,19 @@ def test_no_try_begins_after_a_round_has_lasted_long(tmp_path: Path) -> None:
     for segment in log.wal.segments:
         segment.bad_pages.note(0, 0, [0])
     log.now_ms = 0
-    log.try_bad_pages()
+    log.own_tries.tend()
     assert len(held.jobs) == 1
     log.now_ms = TRIES_MS + 1
     held.wait()
     failing = sum(len(segment.bad_pages.failing()) for segment in log.wal.segments)
     assert failing == len(log.wal.segments) - 1
     log.now_ms += RETRY_MS - 1
-    log.try_bad_pages()
+    log.own_tries.tend()
     assert not held.jobs
     log.now_ms += 1
-    log.try_bad_pages()
+    log.own_tries.tend()
     assert held.jobs
-    log.stop_trying()
+    log.own_tries.stop()
     held.wait()
 
 
@@ -170,5 +187,250 @@ def test_of_a_dead_segment_each_page_has_failed_for_a_minute_soon_after_the_firs
         assert isinstance(collected(log, found.spans), DamagedFrame)
     else:
         raise AssertionError("some of it is never given up")
-    # Nobody waits for the disk any more, but who comes late to those that failed first.
-    assert disk.calls["read"] <= tries + 1 + READ_FAILURES_MAX
+    # Each frame that was lost costs one try more, and no reader tries any page.
+    assert disk.calls["read"] <= tries + pages
+
+
+def loaded(log: Log, places: np.ndarray) -> bytes:
+    """The first batches, read from the disk."""
+    run, got = log.first_run(places), list[np.ndarray]()
+    log.load(run, got.append)
+    return bytes(log.batches_of(run, got[0]))
+
+
+def test_a_frame_is_not_lost_if_the_disk_has_healed_since_its_pages_were_last_tried(
+    tmp_path: Path,
+) -> None:
+    """Who came within ten seconds of the last try lost it, and nobody asked the disk."""
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    values = filled(log, 50)
+    segment = log.wal.segments[1]
+    disk.bad_places = [(segment.path.name, 1500, 1501)]
+    log.now_ms = 0
+    log.tend()
+    with pytest.raises(DamagedFrame, match="cannot be read"):
+        read(log, 1)
+    while segment.bad_pages.open_max:
+        log.now_ms += RETRY_MS
+        log.tend()
+    disk.bad_places = []
+    log.now_ms += 1000
+    places = spans(log)
+    bad = places[places.sum(axis=1) > segment.start + 1500]
+    with pytest.raises(DamagedFrame, match="cannot be read"):
+        loaded(log, bad)
+    assert loaded(log, bad)
+    assert read(log, 1) == values
+
+
+def test_only_a_page_that_failed_for_long_and_fails_once_more_loses_a_frame(
+    tmp_path: Path,
+) -> None:
+    """Of a frame with two such pages one has healed."""
+    disk = FailingDisk(OsDisk())
+    memory = memory_of(32 * PAGE_BYTES, 8 * PAGE_BYTES)
+    log = start(tmp_path, disk=disk, memory=memory, segment_bytes=8 * PAGE_BYTES).log
+    filled(log, 20, size=3 * PAGE_BYTES)
+    segment = log.wal.segments[1]  # The value of the first record is zeros.
+    pages = [(segment.path.name, at * PAGE_BYTES, at * PAGE_BYTES + 1) for at in (1, 2)]
+    disk.bad_places = pages
+    log.now_ms = 0
+    log.tend()
+    for log.now_ms in range(0, 2 * PATIENCE.wait_ms, RETRY_MS):
+        log.tend()
+        if log.now_ms <= RETRY_MS:
+            collected(log, spans(log))
+    assert segment.bad_pages.failing().tolist() == [1, 2]
+    assert log.lookup.behind_damage(1, 2) == 2
+    disk.bad_places = pages[1:]
+    with pytest.raises(DamagedFrame, match="cannot be read"):
+        loaded(log, spans(log)[2:3])
+    assert segment.bad_pages.failing().tolist() == [2]
+    assert log.lookup.behind_damage(1, 2) == 3
+
+
+def test_a_batch_with_many_bad_pages_is_given_up_though_somebody_reads_it_all_the_time(
+    tmp_path: Path,
+) -> None:
+    """What a reader had not come to was set back with each of its reads."""
+    disk = SlowlyFailingDisk(OsDisk())
+    memory = memory_of(128 * PAGE_BYTES, 64 * PAGE_BYTES)
+    log = start(tmp_path, disk=disk, memory=memory, segment_bytes=64 * PAGE_BYTES).log
+    filled(log, 10, size=40 * PAGE_BYTES)
+    disk.log, log.now_ms = log, 0
+    disk.bad_places = [(log.wal.segments[1].path.name, PAGE_BYTES, 40 * PAGE_BYTES)]
+    while log.lookup.behind_damage(1, 1) == 1:
+        assert log.now_ms < 20 * PATIENCE.wait_ms
+        log.now_ms += 1000
+        log.tend()
+        with suppress(DamagedFrame):
+            loaded(log, spans(log)[1:2])
+
+
+class SlowlyFailingDisk(FailingDisk):
+    """Each failure takes a second of the log's time."""
+
+    log: Log | None = None
+
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        try:
+            return super().read(fd, length, at)
+        except OSError:
+            if self.log is not None and self.log.now_ms is not None:
+                self.log.now_ms += 1000
+            raise
+
+
+class Asking:
+    """Tries of a log's WAL, which wait for run(), and the frames that were lost."""
+
+    def __init__(self, directory: Path) -> None:
+        self.disk, self.held, self.now_ms = FailingDisk(OsDisk()), HeldBackground(), 0
+        self.log = start(directory, disk=self.disk, background=self.held).log
+        filled(self.log, 90)
+        self.held.wait()
+        self.segments = self.log.wal.segments
+        self.lost = list[AskedFrame]()
+        self.tries = OwnTries(self.log.wal, self.log.memory, lambda: self.now_ms, self.lost.append)
+
+    def fail(self, segment: WalSegment) -> None:
+        """Its first page fails."""
+        segment.bad_pages.note(0, 0, [0])
+        self.disk.bad_places.append((segment.path.name, 0, 1))
+
+    def ask(self, segment: WalSegment, at: int = 0, size: int = 100) -> np.ndarray:
+        """Ask for a frame; what was read of it."""
+        found = np.ones(size, np.uint8)
+        self.tries.ask(AskedFrame(1, segment, segment.start + at, found))
+        return found
+
+    def run(self) -> int:
+        """Begin a round, and do it; how many reads it took."""
+        before = self.disk.calls.get("read", 0)
+        self.tries.begin()
+        self.held.wait()
+        return self.disk.calls.get("read", 0) - before
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Asking:
+    return Asking(tmp_path)
+
+
+def test_frames_that_are_asked_for_and_other_pages_take_turns_on_a_slow_disk(
+    asking: Asking,
+) -> None:
+    """One try in each round, which then has lasted too long."""
+    wanted, others = asking.segments[-4:-1], asking.segments[:-4]
+    for segment in (*wanted, *others):
+        segment.bad_pages.note(0, 0, [0])
+    for segment in wanted:
+        asking.ask(segment)
+    left = []
+    for _ in range(4):
+        asking.tries.begin()
+        asking.now_ms += TRIES_MS + 1
+        asking.held.wait()
+        kinds = (wanted, others)
+        left.append([sum(len(each.bad_pages.failing()) for each in kind) for kind in kinds])
+        asking.now_ms += RETRY_MS
+    count = len(others)
+    assert left == [[2, count], [2, count - 1], [1, count - 1], [1, count - 2]]
+
+
+def test_an_error_that_says_nothing_of_a_page_loses_no_frame(asking: Asking) -> None:
+    asking.fail(asking.segments[0])
+    asking.ask(asking.segments[0])
+    asking.disk.fail("read", error=errno.ENOMEM)
+    assert asking.run() > 0
+    asking.disk.heal()
+    asking.now_ms += RETRY_MS
+    assert asking.run() > 0
+    assert asking.lost == []
+    assert asking.segments[0].bad_pages.failing().tolist() == [0]
+    asking.ask(asking.segments[0])
+    asking.run()
+    assert [each.position for each in asking.lost] == [asking.segments[0].start]
+
+
+def test_frames_that_share_the_failed_page_are_lost_with_it_as_they_were_read(
+    asking: Asking,
+) -> None:
+    asking.fail(asking.segments[0])
+    for at in (0, 200, 400, 200, PAGE_BYTES):
+        asking.ask(asking.segments[0], at)[:] = 7
+    asking.ask(asking.segments[1])
+    assert asking.run() > 0
+    assert [each.position - asking.segments[0].start for each in asking.lost] == [0, 200, 400]
+    assert all((each.found == 1).all() for each in asking.lost)
+
+
+def test_not_all_frames_that_are_asked_for_at_once_are_kept(asking: Asking) -> None:
+    for size, times, kept in ((8, ASKED_MAX + 5, ASKED_MAX), (ASKED_BYTES_MAX // 3, 4, 3)):
+        asking.lost.clear()
+        asking.fail(asking.segments[0])
+        for at in range(times):
+            asking.ask(asking.segments[0], at, size)
+        asking.run()
+        assert len(asking.lost) == kept
+    asking.lost.clear()
+    for at in range(2):
+        asking.ask(asking.segments[0], at, 2 * ASKED_BYTES_MAX)
+    asking.run()
+    assert len(asking.lost) == 1
+
+
+def test_a_frame_of_a_segment_that_need_not_be_read_any_more_is_not_tried(asking: Asking) -> None:
+    kept, gone, left = asking.segments[0], replace(asking.segments[1]), asking.segments[2]
+    kept.is_kept = True
+    for segment in (kept, gone, left):
+        asking.fail(segment)
+        asking.ask(segment)
+    asking.run()
+    assert [each.segment for each in asking.lost] == [left]
+
+
+def test_a_stop_waits_for_one_try_and_loses_nothing(asking: Asking) -> None:
+    for segment in asking.segments[:3]:
+        asking.fail(segment)
+        asking.ask(segment)
+    before = asking.disk.calls.get("read", 0)
+    asking.tries.begin()
+    asking.tries.stop()
+    asking.held.wait()
+    assert asking.disk.calls["read"] == before + 1
+    assert asking.lost == []
+
+
+def test_a_log_tries_nothing_behind_what_it_has_written(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk, segment_bytes=16 * PAGE_BYTES).log
+    filled(log, 10)
+    [segment] = log.wal.segments
+    last = log.words[WORD_WRITTEN] // PAGE_BYTES
+    segment.bad_pages.note(0, 0, [last, last + 1, 12])
+    log.now_ms, before = 0, disk.calls.get("read", 0)
+    log.tend()
+    assert segment.bad_pages.failing().tolist() == [last + 1, 12]
+    assert disk.calls["read"] == before + 1
+
+
+def test_a_frame_whose_pages_have_not_failed_for_long_is_not_lost(tmp_path: Path) -> None:
+    """It had, while space was short."""
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    filled(log, 50)
+    position, size = spans(log)[0].tolist()
+    frame = position - FRAME_HEADER_BYTES
+    segment = log.wal.find(frame)
+    assert segment is not None
+    disk.bad_places = [(segment.path.name, 0, 1)]
+    segment.bad_pages.note(0, 0, [0])
+    asked = AskedFrame(1, segment, frame, np.zeros(FRAME_HEADER_BYTES + size, np.uint8))
+    for log.now_ms, behind in ((0, 0), (1, 0), (PATIENCE.wait_ms, 1)):
+        segment.bad_pages.date(log.now_ms)
+        log.own_tries.ask(asked)
+        log.own_tries.begin()
+        assert log.lookup.behind_damage(1, 0) == behind
+    assert "are lost" in log.notices[-1]

@@ -13,7 +13,8 @@ from smq.log.files.background import InlineBackground, JobLane
 from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
-from smq.log.reading import RETRY_MS, DamagedFrame, WalRange
+from smq.log.own_tries import RETRY_MS
+from smq.log.reading import DamagedFrame, WalRange
 from smq.log.record_search import search_batch
 from smq.log.times import BatchPlace, first_batch_at
 from smq.testing.disk import FailingDisk

@@ -13,7 +13,8 @@ from smq.log.files.disk import OsDisk
 from smq.log.files.start_reads import WAIT_MS, UnreadableFile
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE
-from smq.log.reading import QUARANTINE, RETRY_MS, DamagedFrame
+from smq.log.own_tries import RETRY_MS
+from smq.log.reading import QUARANTINE, DamagedFrame
 from smq.log.repair import NOTE
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.logs import (

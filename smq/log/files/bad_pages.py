@@ -7,7 +7,7 @@ fails says nothing of it.
                                             └── for long, and often: over, it may be given up
 
 A read of a page that fails may take the disk seconds. So the log tries such pages by itself, a few
-at a time (to_try), and readers are told what is known (unread). Of pages that lie together mostly
+at a time (to_try), and readers leave them out (unread). Of pages that lie together mostly
 all fail, so those behind a run are tried too, as many as the run has: what is known doubles with
 each round, and a dead segment has failed for long, page by page, soon after its first page.
 """
@@ -34,7 +34,6 @@ class PagePatience(NamedTuple):
 
 PATIENCE = PagePatience(60_000, 3)  # Longer than most errors that end.
 PATIENCE_SHORT = PagePatience(5000, 2)
-KNOWN_MS = 10_000  # What failed so lately, after a long time, is not read again for a reader.
 
 _FAILS, _READ = 1, 2
 _PAGE = np.dtype(
@@ -110,10 +109,6 @@ class BadPages:
         self._begin(failed[rows["state"][failed] != _FAILS], _FAILS)
         rows["is_met"][read] = rows["is_met"][failed] = True
         self._begin(left[rows["state"][left] != _FAILS], _FAILS)
-        over = left[_are_over(rows[left], PATIENCE)]
-        again = over[~self._are_unread(rows[over])]
-        rows["tries"][again] = PATIENCE.tries - 1  # They may have healed: once more, by the log.
-        self._are_all_over &= not len(again)
         self._has_undated |= bool(len(read) or len(failed))
 
     def _reach(self, end: int) -> None:
@@ -154,20 +149,12 @@ class BadPages:
 
     def unread(self, at: int, length: int) -> np.ndarray:
         """Of the pages that have these bytes, those that a reader is not to read (int64): they
-        fail, and the log tries them by itself, or has done so lately."""
-        if not len(self.failing()):
-            return self.failing()
-        pages = pages_of(at, length)
-        rows = self._rows[pages.start : pages.stop]
-        fails = np.flatnonzero(rows["state"] == _FAILS)
-        found: np.ndarray = pages.start + fails[self._are_unread(rows[fails])]
-        return found
-
-    def _are_unread(self, rows: np.ndarray) -> np.ndarray:
+        fail, and the log tries them by itself."""
+        failing, pages = self.failing(), pages_of(at, length)
         if self._now_ms < 0:  # Nobody tries them.
-            return np.zeros(len(rows), np.bool_)
-        lately = rows["is_met"] | (rows["tried_ms"] + KNOWN_MS >= self._now_ms)
-        found: np.ndarray = lately | ~_are_over(rows, PATIENCE)
+            return failing[:0]
+        first, end = np.searchsorted(failing, (pages.start, pages.stop))
+        found: np.ndarray = failing[first:end]
         return found
 
     def to_try(self, end: int, count_max: int, looks_max: int) -> list[tuple[int, range]]:
@@ -200,6 +187,7 @@ class BadPages:
     def _to_look_at(self, end: int, looks_max: int) -> tuple[np.ndarray, int]:
         """Pages that fail, from the next one on, and where what lies behind them ends."""
         failing = self.failing()
+        failing = failing[: np.searchsorted(failing, end)]
         if len(failing) <= looks_max:
             return failing, end
         first = int(np.searchsorted(failing, self._next))

@@ -5,7 +5,7 @@ Byte i of a segment's file is position start + i.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -111,7 +111,7 @@ class Wal:
         """
         self._queue(partial(self._load, position, length, done))
 
-    def try_again(self, position: int, length: int, done: Callable[[], None]) -> None:
+    def try_again(self, position: int, length: int, done: Callable[[Sequence[int]], None]) -> None:
         """Read pages that may fail, one by one, only to know which of them do; as load()."""
         self._queue(partial(self._try, position, length, done))
 
@@ -142,13 +142,13 @@ class Wal:
 
         self._background.submit(JobLane.READS, read, loaded)
 
-    def _try(self, position: int, length: int, done: Callable[[], None]) -> None:
+    def _try(self, position: int, length: int, done: Callable[[Sequence[int]], None]) -> None:
         segment = self.find(position)
         if segment is None:
-            done()
+            done(())
             return
         at, length = position - segment.start, min(length, segment.end - position)
-        loaded = self._begun(segment, length, at, lambda _: done())
+        loaded = self._begun(segment, length, at, lambda found: done(found.bad_pages))
         fd, is_cached = segment.fd, segment.is_cached
 
         bad, untried = list[int](), list[int]()

@@ -14,7 +14,7 @@ from shm.kernels.base.words import (
     WORD_RING_START,
 )
 from smq.log.files.disk import PAGE_BYTES
-from smq.log.reading import RETRY_MS
+from smq.log.own_tries import RETRY_MS
 from smq.model.errors import ErrorCode
 from smq.shard.loans import FileRange, LentBatches
 from smq.wire.generated.fetch import (
@@ -127,7 +127,7 @@ def test_an_unreadable_batch_is_a_storage_error_until_the_log_has_read_it(
     assert (failed.error_code, failed.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
     assert (given.error_code, offsets(given)) == (0, [1])
     log.now_ms += RETRY_MS
-    log.try_bad_pages()
+    log.own_tries.tend()
     assert offsets(row(bench.read(bench.ask("Fetch", 12, fetch(wanted()))))) == [0, 1, 2, 3, 4, 5]
 
 

@@ -182,7 +182,7 @@ def test_behind_a_gap_what_the_disk_cannot_read_now_is_a_storage_error(bench: Sh
     fail_pages(bench)
     data = row(bench, asked.then([gap(8)]))
     assert (data.error_code, data.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
-    bench.shard.logs[0].try_bad_pages()
+    bench.shard.logs[0].own_tries.tend()
     assert bases(row(bench, ask(bench).then([gap(8)])).records) == [8]
 
 

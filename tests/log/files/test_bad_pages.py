@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from smq.log.files.bad_pages import (
-    KNOWN_MS,
     PATIENCE,
     PATIENCE_SHORT,
     TRY_PAGES_MAX,
@@ -215,11 +214,8 @@ def test_readers_leave_to_the_log_what_fails(pages: BadPages) -> None:
     assert pages.first_failing(3 * PAGE_BYTES + 1) == 3 * PAGE_BYTES
     assert pages.first_failing(4 * PAGE_BYTES) is None
     fail_for_long(pages, 1, 3)
+    pages.date(LATER_MS)
     assert unread(pages) == [3]
-    pages.date(1 + WAIT_MS + KNOWN_MS)
-    assert unread(pages) == [3]
-    pages.date(2 + WAIT_MS + KNOWN_MS)  # It may have healed, and the log tries it no more.
-    assert unread(pages) == []
 
 
 def test_pages_that_a_read_did_not_come_to_are_tried_by_the_log(pages: BadPages) -> None:
@@ -237,16 +233,17 @@ def test_pages_that_a_read_did_not_come_to_are_tried_by_the_log(pages: BadPages)
     assert pages.failing().tolist() == [3, 4]
 
 
-def test_pages_given_up_long_ago_and_not_come_to_are_tried_once_more(pages: BadPages) -> None:
+def test_a_read_that_does_not_come_to_pages_leaves_what_is_known_of_them(pages: BadPages) -> None:
+    """It set them back, so that they never had failed for long while somebody read."""
     fail_for_long(pages, 0, 3, 4)
-    now_ms = WAIT_MS + KNOWN_MS + 1
-    pages.date(now_ms)
-    assert pages.to_try(5, COUNT_MAX, LOOKS_MAX) == []
+    pages.date(LATER_MS)
     pages.note(0, 16 * PAGE_BYTES, [3], [4])
-    pages.date(now_ms)
-    assert over(pages, 3, 4) == [True, False]
-    assert pages.open_max == 2
-    assert pages.to_try(5, COUNT_MAX, LOOKS_MAX) == [(WAIT_MS, range(4, 5))]
-    pages.note(4 * PAGE_BYTES, PAGE_BYTES, [4])
-    pages.date(now_ms + 1)
+    pages.date(LATER_MS)
     assert over(pages, 3, 4) == [True, True]
+    assert pages.to_try(5, COUNT_MAX, LOOKS_MAX) == []
+
+
+def test_no_page_behind_the_end_is_tried(pages: BadPages) -> None:
+    note(pages, 0, 4, 8, 9)
+    assert pages.to_try(8, COUNT_MAX, LOOKS_MAX) == [(0, range(4, 6))]
+    assert pages.to_try(9, 1, 1) == [(0, range(4, 6))]

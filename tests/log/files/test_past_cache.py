@@ -295,7 +295,7 @@ def test_a_page_that_fails_costs_no_block_and_its_tries_leave_nothing_in_the_pag
         wal.past_cache.look()
     before, past_bytes = disk.calls["read_past_cache"] + 200, segment.past_bytes
     for _ in range(100):
-        wal.try_again(4096, 8192, lambda: None)
+        wal.try_again(4096, 8192, lambda _: None)
     assert disk.calls["read_past_cache"] == before  # Two pages each, by themselves.
     assert read(wal, 4096, 4096) == bytes(4096)
     assert read(wal, 0, 4096) == wanted(0, 4096)
@@ -305,7 +305,7 @@ def test_a_page_that_fails_costs_no_block_and_its_tries_leave_nothing_in_the_pag
     pages = disk.cached_pages(segment.fd, SIZE)
     assert pages is None or not pages.any()
     disk.bad_places.clear()
-    wal.try_again(4096, 4096, lambda: None)
+    wal.try_again(4096, 4096, lambda _: None)
     assert read(wal, 4096, 4096) == wanted(4096, 4096)
     assert wal.read_cached(0, BLOCK) is not None
 
@@ -322,7 +322,7 @@ def test_a_short_read_counts_as_none(tmp_path: Path) -> None:
     wal = backlog(tmp_path, ShortDisk(OsDisk()))
     assert read(wal, 0, 4096) == wanted(0, 4096)
     wal.segments[0].bad_pages.note(0, 0, [1])
-    wal.try_again(4096, 4096, lambda: None)
+    wal.try_again(4096, 4096, lambda _: None)
     assert not len(wal.segments[0].bad_pages.failing())
     assert read_now(wal.segments[0].fd, 4096, 4096) is None
 

@@ -1,5 +1,6 @@
 """A log's bytes by position: written, read and loaded, and segments that are replaced."""
 
+import errno
 from functools import partial
 from pathlib import Path
 
@@ -126,10 +127,10 @@ def test_a_load_does_not_read_what_is_known_to_fail_and_the_log_tries_it_page_by
     assert (got[-1], disk.calls["read"]) == (bytes(2 * PAGE_BYTES), before)
     del disk.bad_places[0]
     tried = list[int]()
-    wal.try_again(2 * PAGE_BYTES, 2 * PAGE_BYTES, lambda: tried.append(1))
+    wal.try_again(2 * PAGE_BYTES, 2 * PAGE_BYTES, lambda _: tried.append(1))
     assert (tried, disk.calls["read"]) == ([1], before + 2)
     assert pages.failing().tolist() == [3, 6]
-    wal.try_again(100 * PAGE_BYTES, PAGE_BYTES, lambda: tried.append(2))
+    wal.try_again(100 * PAGE_BYTES, PAGE_BYTES, lambda _: tried.append(2))
     assert tried == [1, 2]
     wal.files.close()
 
@@ -174,7 +175,7 @@ def test_a_read_that_a_drop_overtakes_leaves_nothing_in_the_page_cache(tmp_path:
     wal.write(RING, 0, SIZE)
     got = list[bytes]()
     wal.load(0, SIZE, lambda data: got.append(bytes(data)))
-    wal.try_again(0, SIZE, lambda: None)
+    wal.try_again(0, SIZE, lambda _: None)
     for i in range(1, 4):
         wal.write(RING, i * SIZE, (i + 1) * SIZE)
     segment = wal.segments[0]
@@ -308,3 +309,22 @@ def test_a_file_that_is_not_written_over_whole_counts_as_that(tmp_path: Path) ->
     disk.fail("sync", 2)
     with pytest.raises(OSError, match="error"):
         wal.write_over(wal.segments[0], RING, SIZE, SIZE)
+
+
+def test_an_error_that_says_nothing_of_a_page_is_no_failure_of_it(tmp_path: Path) -> None:
+    """A shard without a descriptor to open a file with lost records that the disk had."""
+    disk = FailingDisk(OsDisk())
+    wal = pages_wal(tmp_path, disk)
+    tried = list[list[int]]()
+    wal.segments[0].is_cached = False
+    for method, error, bad in (
+        ("read_past_cache", errno.EMFILE, [2, 3, 6]),
+        ("read", errno.ENOMEM, []),
+    ):
+        disk.fail(method, error=error)
+        wal.try_again(0, 8 * PAGE_BYTES, lambda bad: tried.append([*bad]))
+        assert tried[-1] == bad
+    disk.heal()
+    wal.try_again(0, 8 * PAGE_BYTES, lambda _: None)
+    assert wal.segments[0].bad_pages.failing().tolist() == [2, 3, 6]
+    wal.files.close()
