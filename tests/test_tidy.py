@@ -169,6 +169,7 @@ CATCHES_ALL = {
     "shm/kernels/base/compiler.py": "half a file of a cache, of which unpickling raises anything",
     "smq/app/process/child.py": "the top of a process",
     "smq/load/worker.py": "the top of a process",
+    "smq/backup/loading.py": "the load of a store from elsewhere, which is then refused",
     "smq/app/sealer/worker.py": "a job, which then ends with an error that names it",
     "smq/app/front/webhook.py": "a user's URL, as a callback",
     "smq/client/secure/tokens.py": "a function of the program, which fails a login",

@@ -26,6 +26,7 @@ from smq.app.process.status import read_status
 from smq.app.supervisor.datadir import (
     RESTORING,
     DataDirectory,
+    Meta,
     meta_text,
     new_cluster_id,
 )
@@ -33,6 +34,7 @@ from smq.backup import folder
 from smq.backup.files import copy, sync_directories, write
 from smq.backup.folder import About
 from smq.backup.held import HeldFolder, NotWhole
+from smq.backup.loading import check_it_loads
 from smq.backup.objects import Topics, Ways, bring, bring_others
 from smq.backup.take import Refused, keep_found_topics
 from smq.backup.wal import write_only
@@ -96,7 +98,7 @@ class Restoring:
             self._check_filer(mark, about)
             mark.write_text(self.said_of(about))
             try:
-                self._bring(held, meta.log_count)
+                self._bring(held, meta)
                 access = stored(self.data_dir / folder.STORE)
             except (OSError, StoreError, Refused, NotWhole):
                 self._clear()
@@ -146,13 +148,15 @@ class Restoring:
             elif each.name not in {*_LOCKS, RESTORING}:
                 each.unlink()
 
-    def _bring(self, held: HeldFolder, log_count: int) -> None:
+    def _bring(self, held: HeldFolder, meta: Meta) -> None:
         known = self._bring_store(held)
-        if log_count_of(self.data_dir / folder.STORE) > log_count:
+        store = self.data_dir / folder.STORE
+        if log_count_of(store) > meta.log_count:
             raise Refused(
                 f"{self.source} has partitions in logs that are not in its {folder.META}: somebody "
                 "has changed this snapshot"
             )
+        check_it_loads(store, meta)
         self._bring_logs(held, known)
         ways = Ways(held.open, held.link)
         objects = LocalStore(self.source / folder.FILER)
