@@ -14,7 +14,7 @@ Share groups (KIP-932) have these states and rules, and no more than one instanc
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -240,12 +240,12 @@ class InstanceWindows:
     One by time and key means the oldest delivery of such a record.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count_unknown: Callable[[], object] = lambda: None) -> None:
+        self.count_unknown = count_unknown
+        """An acknowledgement was of no record that the instance has."""
         self._windows: set[PartitionWindow] = set()
         self._named: dict[RecordIdentity, list[tuple[PartitionWindow, int]]] = {}  # Mostly of one.
         self._stale: deque[RecordIdentity] = deque()  # Of streams that have ended.
-        self.unknown = 0
-        """How many acknowledgements were of no record that the instance has."""
 
     def add(self, window: PartitionWindow) -> None:
         """A stream begins."""
@@ -270,7 +270,7 @@ class InstanceWindows:
         self._drop_stale(identity)
         named = self._named.get(identity)
         if not named:
-            self.unknown += 1
+            self.count_unknown()
             return None
         return named[0]
 

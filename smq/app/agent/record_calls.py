@@ -246,7 +246,7 @@ class RecordStream:
             elif request.HasField("offset"):
                 found = self._parts.get(request.ack_partition)
                 if found is None:
-                    self._member.windows.unknown += 1
+                    self._member.windows.count_unknown()
                 else:
                     nack = request.nack
                     self._subscriptions.settle_offset(found[0], request.offset, nack=nack)

@@ -57,14 +57,15 @@ class SubscriberSurroundings(NamedTuple):
 class Instances:
     """The instances of groups that have streams now."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_unknown: Callable[[], object] = lambda: None) -> None:
+        self._count_unknown = count_unknown
         self._windows: dict[InstanceName, InstanceWindows] = {}
         self._streams: Counter[InstanceName] = Counter()
 
     @contextmanager
     def stream_of(self, name: InstanceName) -> Iterator[InstanceWindows]:
         """The windows of an instance, for as long as one of its streams is open."""
-        windows = self._windows.setdefault(name, InstanceWindows())
+        windows = self._windows.setdefault(name, InstanceWindows(self._count_unknown))
         self._streams[name] += 1
         try:
             yield windows
@@ -111,9 +112,11 @@ class GroupInstance(NamedTuple):
 class Subscriptions:
     """The subscriptions that are open now."""
 
-    def __init__(self, around: SubscriberSurroundings) -> None:
+    def __init__(
+        self, around: SubscriberSurroundings, count_unknown: Callable[[], object] = lambda: None
+    ) -> None:
         self.around = around
-        self.instances = Instances()
+        self.instances = Instances(count_unknown)
         self._held = HeldBytes()
         self._all: dict[PartitionSubscription, InstanceName] = {}
         self._of: defaultdict[InstanceWindows, set[PartitionSubscription]] = defaultdict(set)
@@ -208,7 +211,7 @@ class Subscriptions:
         window, offset = found
         owner = next((each for each in self._of.get(windows, ()) if each.window is window), None)
         if owner is None:  # It ends in this turn.
-            windows.unknown += 1
+            windows.count_unknown()
         else:
             self.settle_offset(owner, offset, nack=nack)
 
@@ -219,7 +222,7 @@ class Subscriptions:
         as unknown."""
         settle = subscription.release if nack else subscription.acknowledge
         if not settle(offset):
-            subscription.terms.instance.unknown += 1
+            subscription.terms.instance.count_unknown()
 
     async def seek(self, subscription: PartitionSubscription, wanted: WantedPlace) -> str:
         """Continue elsewhere; returns a note. Raises OutOfRange, ValueError, BrokerError."""

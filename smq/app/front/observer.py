@@ -105,6 +105,7 @@ class Observer:
             times=[*self._times()],
             errors=[*self._errors()],
             rpcs=[] if self._timings is None else [*rpcs_of(self._timings.rpcs())],
+            unknown_acks=0 if self._timings is None else int(self._timings.rpcs().unknown_acks[0]),
             http_failed_logins=self._failed_logins(),
             slow_requests=sum(each.slow_count for each in self._nodes_timings()),
             tables=self._lake_tables(),

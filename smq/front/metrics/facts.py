@@ -151,6 +151,7 @@ class Facts:
     members: Mapping[str, int] = field(default_factory=dict)
     times: Sequence[ApiTimes] = ()
     slow_requests: int = 0
+    unknown_acks: int = 0
     http_failed_logins: int = 0
     errors: Sequence[ApiErrors] = ()
     rpcs: Sequence[RpcFacts] = ()

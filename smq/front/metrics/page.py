@@ -153,6 +153,8 @@ class _Few(Collector):
             seconds.add_metric(named, each.seconds)
             begun.add_metric(named, each.open)
         yield from (calls, seconds, begun)
+        words = "Acknowledgements of records that their subscriber does not have (any more)."
+        yield CounterMetricFamily("smq_grpc_unknown_acks", words, self._facts.unknown_acks)
 
     def _tables(self) -> Iterator[Metric]:
         columns: list[tuple[str, str, Callable[[TableFacts], float]]] = [

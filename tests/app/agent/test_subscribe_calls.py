@@ -9,6 +9,7 @@ import pytest
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, PartitionOffset, Topic
 from smq.app.agent.subscribe_calls import StreamAnswers
+from smq.app.process.status import attach_timings
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.kafka.topic_changes import alter_topic
 from smq.client.locate import cluster_at
@@ -221,8 +222,11 @@ def test_an_ack_may_come_on_another_stream_of_the_instance(doors: Doors) -> None
     also.finish()
 
 
-def test_unknown_acks_end_nothing(doors: Doors) -> None:
+def test_unknown_acks_are_counted_and_end_nothing(doors: Doors) -> None:
     topic, partition = filled(doors, 2)
+    timings = attach_timings(doors.smq.status())
+    assert timings is not None
+    counted, before = timings.rpcs().unknown_acks, int(timings.rpcs().unknown_acks[0])
     stream = subscribed(doors, init(topic, partition))
     record = stream.read()
     unknown = pb.SubscribeMessageRequest.AckMessage(ts_ns=5, key=b"?")
@@ -232,6 +236,7 @@ def test_unknown_acks_end_nothing(doors: Doors) -> None:
     assert values([stream.read()]) == [b"1"]
     soon(lambda: committed(doors, "g", topic) == 1)
     stream.finish()
+    assert counted[0] == before + 3
 
 
 def test_a_reset_overwrites_the_commit_and_an_exact_place_leaves_it(doors: Doors) -> None:
