@@ -132,6 +132,10 @@ class Rules:
                 if prefixed is not None:
                     yield ResourcePattern(*prefix), prefixed
 
+    def count_of_type(self, resource_type: ResourceType, principals: Iterable[str]) -> int:
+        """How many `of_type` finds."""
+        return sum(len(self._by_principal.get((resource_type, each), ())) for each in principals)
+
     def of_type(self, resource_type: ResourceType, principals: Iterable[str]) -> list[AclBinding]:
         """The rules of a type of resources that name one of these principals, as of now."""
         found = list[AclBinding]()

@@ -1,9 +1,12 @@
 """The authorizer's decisions, by example and beside those of Kafka's own class."""
 
 import timeit
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
+from smq.security import authorizer as module
 from smq.security.acls import (
     AccessControlEntry,
     AclBinding,
@@ -54,9 +57,13 @@ def test_decisions_are_those_of_kafkas_authorizer(world: World, said: str) -> No
     assert "".join(answered(authorizer, each) for each in world.questions) == said
 
 
+@pytest.mark.parametrize("rules_a_decision", [0, 10, 1000])
 @pytest.mark.parametrize("allow_if_no_rule", [False, True])
 @pytest.mark.parametrize("world", worlds())
-def test_many_names_are_decided_as_one_by_one(world: World, *, allow_if_no_rule: bool) -> None:
+def test_many_names_are_decided_as_one_by_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, rules_a_decision: int, *, allow_if_no_rule: bool
+) -> None:
+    monkeypatch.setattr(module, "RULES_A_DECISION", rules_a_decision)
     authorizer = Authorizer(Rules(world.rules), SUPER_USERS, allow_if_no_rule=allow_if_no_rule)
     names = sorted({name for *_, name in world.questions if name is not None} | {"*", "*a", ""})
     asked = {(peer, operation, kind) for peer, operation, kind, _ in world.questions}
@@ -64,6 +71,20 @@ def test_many_names_are_decided_as_one_by_one(world: World, *, allow_if_no_rule:
         one_by_one = [authorizer.decide(*each, name).allowed for name in names]
         assert authorizer.those_allowed(*each, names) == one_by_one
         assert authorizer.choice(*each)(names) == one_by_one
+
+
+def test_few_names_are_decided_without_a_look_at_each_of_very_many_rules() -> None:
+    """A step of a fetch session looked at a hundred thousand rules for two hundred topics."""
+
+    class Watched(Rules):
+        def of_type(self, resource_type: ResourceType, principals: Iterable[str]) -> list[Any]:
+            raise AssertionError((resource_type, principals))
+
+    rules = Watched(rule(f"t{n}", READ) for n in range(100))
+    authorizer = Authorizer(rules)
+    assert authorizer.those_allowed(ALICE, READ, TOPIC, ["t7", "u"]) == [True, False]
+    with pytest.raises(AssertionError, match="User:alice"):
+        authorizer.those_allowed(ALICE, READ, TOPIC, [f"t{n}" for n in range(20)])
 
 
 @pytest.mark.parametrize("allow_if_no_rule", [False, True])

@@ -57,7 +57,9 @@ def test_a_rule_is_added_once() -> None:
 def test_rules_of_a_type_are_found_by_principal() -> None:
     bindings = {each for world in worlds() for each in world.rules}
     names = "User:alice", "User:*"
-    found = set(Rules(bindings).of_type(ResourceType.GROUP, names))
+    rules = Rules(bindings)
+    found = set(rules.of_type(ResourceType.GROUP, names))
+    assert rules.count_of_type(ResourceType.GROUP, names) == len(found)
     assert found == {
         each
         for each in bindings
