@@ -1,19 +1,14 @@
 """Records through SeaweedMQ's two doors into a real broker's log, and what publishers are told."""
 
-import asyncio
-import gc
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from queue import SimpleQueue
 from typing import Any
-from uuid import UUID
 
 import grpc
 import pytest
 
-from smq.agent.layouts import RingLayout
 from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import (
     Field,
@@ -25,12 +20,6 @@ from smq.agent.proto.mq_schema_pb2 import (
     Type,
     Value,
 )
-from smq.agent.topic_names import TopicName
-from smq.app.agent import appending
-from smq.app.agent.appending import PublishStream
-from smq.app.agent.methods import Received
-from smq.app.agent.publish_calls import _RecordReading
-from smq.app.agent.topics import KnownTopic
 from smq.client.consuming.batch.chunk import Record
 from tests.app.agent.doors import Doors, refused
 from tests.app.agent.streams import soon
@@ -45,7 +34,6 @@ ORDER = RecordType(
 )
 names = (f"t{number}" for number in count())
 TIME_NS = 1_790_000_000_123_456_789
-KNOWN = KnownTopic(TopicName("shop", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
 
 
 class Publishing:
@@ -410,71 +398,3 @@ def test_a_large_value_is_compared_with_its_type_too(doors: Doors) -> None:
     [refused] = [each for each in answers if each.error]
     assert refused.error == "record 1: the field id is INT64, not STRING"
     assert answers[-1].ack_sequence == 2
-
-
-def test_a_message_is_let_go_while_the_next_one_is_waited_for() -> None:
-    async def talk() -> None:
-        going: list[weakref.ref[Received]] = []
-
-        class Stream:
-            async def read(self) -> Any:
-                gc.collect()
-                assert all(each() is None for each in going[:-1])
-                if len(going) == 2:
-                    assert going[-1]() is None
-                    return grpc.aio.EOF
-                return made()
-
-        def made() -> Received:
-            received = Seen(agent_pb.PublishRecordRequest, b"")
-            going.append(weakref.ref(received))
-            return received
-
-        class Seen(Received):
-            __slots__ = ("__weakref__",)
-
-        nothing: Any = None
-        records = _RecordReading(PublishStream(1, lambda _: None), nothing, KNOWN, nothing)
-        stream: Any = Stream()
-        await records.read(stream, made())
-
-    asyncio.run(talk())
-
-
-def test_records_that_are_refused_are_read_no_faster_than_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(appending, "IN_FLIGHT_MAX", 5)
-    bad = agent_pb.PublishRecordRequest(value=order(1), headers=[pb.Header()] * 1001)
-
-    async def talk() -> None:
-        class Stream:
-            count = 0
-
-            async def read(self) -> Any:
-                self.count += 1
-                await asyncio.sleep(0)
-                return Received(agent_pb.PublishRecordRequest, bad.SerializeToString())
-
-        nothing: Any = None
-        context: Any = Stream()
-        stuck = PublishStream(1, lambda _: None)
-        stuck.add(OnItsWay(), 1, None, 1)  # type: ignore[arg-type]
-        records = _RecordReading(stuck, nothing, KNOWN, nothing)
-        reading = asyncio.create_task(records.read(context, await context.read()))
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert context.count == 5
-        reading.cancel()
-
-    asyncio.run(talk())
-
-
-class OnItsWay:
-    """The future of a record."""
-
-    def done(self) -> bool:
-        return False
-
-    def add_done_callback(self, _: object) -> None:
-        pass

@@ -1,0 +1,185 @@
+"""Reads what publishers send, and appends it: each record is looked at before it costs anything.
+
+A message that no topic takes is not even parsed, and what takes long for a large one runs in a
+thread. A message is let go while the next one is waited for, which may be long in coming.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import grpc
+
+from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
+from smq.agent.raw_fields import raw_field, raw_number
+from smq.agent.records import misfit
+from smq.app.agent.appending import (
+    MS_NS,
+    Appender,
+    Headers,
+    PublishedRecord,
+    PublishStream,
+    invalid,
+)
+from smq.app.agent.live import LivePublisher
+from smq.app.agent.methods import Context, Received
+from smq.app.agent.refusals import CallRefused, attempted
+from smq.app.agent.topics import KnownTopic
+from smq.app.process.clock import wall_ms
+from smq.model.partitioner import partition_of_key
+
+HEADERS_MAX = 1000  # Of a record: each costs some microseconds, in which all others wait.
+CHECKED_AT_ONCE_BYTES = 16 * 1024
+"""A larger value is compared with its type in a thread, and a larger key is hashed in one."""
+
+Found = TypeVar("Found")
+
+
+async def read_messages(
+    context: Context,
+    stream: PublishStream,
+    appender: Appender,
+    partition: int,
+    publisher: LivePublisher,
+) -> None:
+    """Append one record after the other to a partition, until the broker's stream ends."""
+    while (received := await context.read()) is not grpc.aio.EOF:
+        await stream.has_room()
+        publisher.seen_ns = now_ns = wall_ms() * MS_NS
+        if why := _oversize(received, appender):
+            data = raw_field(received.data, pb.PublishMessageRequest.DATA_FIELD_NUMBER) or b""
+            sent_ns = raw_number(data, pb.DataMessage.TS_NS_FIELD_NUMBER)
+            stream.refuse(why, sent_ns or now_ns, None)
+        else:
+            await _take_message(received.message, stream, appender, partition, now_ns)
+        del received  # It may be large, and the next one may be long in coming.
+
+
+def _oversize(received: Received, appender: Appender) -> CallRefused | None:
+    """Why a message is not even parsed."""
+    if len(received.data) > CHECKED_AT_ONCE_BYTES:
+        try:
+            appender.check_size(len(received.data))
+        except CallRefused as refused:
+            return refused
+    return None
+
+
+async def _take_message(
+    request: pb.PublishMessageRequest,
+    stream: PublishStream,
+    appender: Appender,
+    partition: int,
+    now_ns: int,
+) -> None:
+    tag = request.data.ts_ns or now_ns
+    if request.WhichOneof("message") == "data" and request.data.ctrl.is_close:
+        stream.mark(tag)
+        return
+    try:
+        record = _record_of(request, partition, tag)
+    except CallRefused as refused:
+        sequence = request.data.sequence if request.data.HasField("sequence") else None
+        stream.refuse(refused, tag, sequence)
+    else:
+        await _append(stream, appender, record, tag)
+
+
+def _record_of(request: pb.PublishMessageRequest, partition: int, tag: int) -> PublishedRecord:
+    """The record that a message is. Raises CallRefused."""
+    if request.WhichOneof("message") != "data":
+        raise invalid("a stream has one init, which it had")
+    data = request.data
+    if data.ts_ns < 0:
+        raise invalid(f"ts_ns is {data.ts_ns}")
+    if why := _too_many(data.headers):
+        raise invalid(why)
+    sequence = data.sequence if data.HasField("sequence") else None
+    headers = _headers(data.headers)
+    return PublishedRecord(data.value, data.key or None, partition, tag // MS_NS, headers, sequence)
+
+
+class RecordReading:
+    """Reads the records of an agent's stream."""
+
+    def __init__(
+        self,
+        stream: PublishStream,
+        appender: Appender,
+        topic: KnownTopic,
+        checks: asyncio.Semaphore,
+    ) -> None:
+        self._stream, self._appender, self._checks = stream, appender, checks
+        self._fields, self._count = topic.fields, topic.layout.partition_count
+        self._tag = 0
+
+    async def read(self, context: Context, received: Received | None) -> None:
+        """Append one record after the other, until the stream ends."""
+        while received is not None and received is not grpc.aio.EOF:
+            await self._take(received)
+            received = None  # Let it go while the next one is waited for.
+            received = await context.read()
+
+    async def _take(self, received: Received) -> None:
+        await self._stream.has_room()
+        if oversize := _oversize(received, self._appender):
+            self._tag += 1
+            self._stream.refuse(oversize, self._tag, None)
+            return
+        request = received.message
+        if not request.HasField("value"):
+            return
+        self._tag += 1
+        sequence = request.sequence if request.HasField("sequence") else None
+        why = _too_many(request.headers) or await self._misfit(received)
+        if why:
+            self._stream.refuse(invalid(f"record {self._tag}: {why}"), self._tag, sequence)
+            return
+        key = request.key or None
+        partition = None
+        if key is not None:
+            partition = await self._worked(len(key), partition_of_key, key, self._count)
+        value, headers = _value_of(received), _headers(request.headers)
+        record = PublishedRecord(value, key, partition, wall_ms(), headers, sequence)
+        await _append(self._stream, self._appender, record, self._tag)
+
+    async def _misfit(self, received: Received) -> str:
+        """Why a value is no record of the topic's type."""
+        if not self._fields:
+            return ""
+        return await self._worked(len(received.data), misfit, self._fields, received.message.value)
+
+    async def _worked(
+        self, size_bytes: int, work: Callable[..., Found], *arguments: object
+    ) -> Found:
+        """What some work on so many bytes gives: in a thread, if they are many."""
+        if size_bytes <= CHECKED_AT_ONCE_BYTES:
+            return work(*arguments)
+        async with self._checks:
+            return await asyncio.to_thread(work, *arguments)
+
+
+def _value_of(received: Received) -> bytes:
+    """A record's value as its publisher has marshalled it."""
+    raw = raw_field(received.data, agent_pb.PublishRecordRequest.VALUE_FIELD_NUMBER)
+    return received.message.value.SerializeToString() if raw is None else raw
+
+
+async def _append(
+    stream: PublishStream, appender: Appender, record: PublishedRecord, tag: int
+) -> None:
+    sent = await attempted(appender.append(record))
+    if isinstance(sent, CallRefused):
+        stream.refuse(sent, tag, record.sequence)
+    else:
+        stream.add(sent, tag, record.sequence, len(record.value) + len(record.key or b""))
+
+
+def _too_many(headers: Sequence[pb.Header]) -> str:
+    """A sentence; "": they are not."""
+    count = len(headers)
+    return f"it has {count} headers, and may have {HEADERS_MAX}" if count > HEADERS_MAX else ""
+
+
+def _headers(found: Sequence[pb.Header]) -> Headers:
+    return [(each.key, each.value if each.HasField("value") else None) for each in found]
