@@ -37,7 +37,7 @@ from smq.backup.held import HeldFolder, NotWhole
 from smq.backup.loading import check_it_loads
 from smq.backup.objects import Topics, Ways, bring, bring_others
 from smq.backup.take import Refused, keep_found_topics
-from smq.backup.wal import write_only
+from smq.backup.wal import check_segment, write_only
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.log.losses import BOOT_FILE
@@ -192,11 +192,14 @@ class Restoring:
     def _bring_logs(self, held: HeldFolder, known: set[int]) -> None:
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name
+            size = path.stat().st_size
+            if path.suffix == ".wal":
+                check_segment(path, size)
             if path.suffix == ".wal" and self.topics is not None:
-                write_only(path, to, path.stat().st_size, known, held.open)
+                write_only(path, to, size, known, held.open)
             else:
                 copy(path, to, open_source=held.open)
-            self.advance(path.stat().st_size)
+            self.advance(size)
         for log in (self.data_dir / folder.LOGS).iterdir():
             # All restored data is on disk: anything incomplete was already damaged.
             write(log / BOOT_FILE, boot_id())

@@ -16,6 +16,7 @@ reads the later frames.
 """
 
 import os
+import re
 from collections.abc import Mapping, Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
@@ -48,9 +49,14 @@ from smq.log.files.checkpoint import (
 )
 from smq.log.files.disk import OsDisk
 from smq.log.files.filed_index import FiledIndex
+from smq.model.config import SETTINGS
 from smq.model.errors import StoreError
+from smq.model.setting import INT64_MAX
 
 CHECKPOINT_WAIT_MS = 10_000  # Between the shard's two renames no checkpoint exists for an instant.
+SEGMENT_BYTES_MAX = SETTINGS["wal.segment.bytes"].at_most or 0
+_NAME = re.compile(r"[0-9]{20}\.wal")
+_POSITION_MAX = INT64_MAX // 2  # No log gets there.
 _POLL_S = 0.01
 _SCAN_ROWS = 65536
 
@@ -194,6 +200,16 @@ def with_bounds(
     return sorted(known.values(), key=lambda state: state.number)
 
 
+def check_segment(path: Path, size: int) -> None:
+    """Raises StoreError for what no log has as a segment: a file from elsewhere may have any name
+    and any size, and recovery reads what it finds."""
+    is_named = _NAME.fullmatch(path.name) and int(path.stem) <= _POSITION_MAX
+    if not is_named or size > SEGMENT_BYTES_MAX:
+        raise StoreError(
+            str(path), f"with {size} bytes it is no segment of a log: somebody has changed it"
+        )
+
+
 def write_only(
     path: Path,
     target: Path,
@@ -203,10 +219,12 @@ def write_only(
 ) -> None:
     """Write a segment's first bytes, with padding in place of other partitions' batches.
 
-    Raises OSError, StoreError as `blank_others` does, and as `open_source`.
+    Raises OSError, StoreError as check_segment and blank_others do, and as `open_source`.
     """
     with opened(path, length, open_source) as fd:
-        data = OsDisk().read(fd, os.fstat(fd).st_size, 0)
+        size = os.fstat(fd).st_size
+        check_segment(path, size)
+        data = OsDisk().read(fd, size, 0)
     length = min(length, len(data))  # The name may be another file's by then.
     data[length:] = 0
     blank_others(data, length, int(path.stem), known, path)

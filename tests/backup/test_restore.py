@@ -56,8 +56,13 @@ def restoring(
     )
 
 
-def snapshot(tmp_path: Path) -> None:
+def snapshot(tmp_path: Path, *topics: Topic) -> None:
     served_once(tmp_path)
+    store = Store.open(tmp_path / "data" / "store.sqlite")
+    for topic in topics:
+        store.add_topic(topic, 0)
+    store.commit()
+    store.close()
     LocalStore(tmp_path / "filer").put("docs/a", b"a")
     (tmp_path / "data" / "logs" / "0" / "checkpoint").write_bytes(b"")
     taking(tmp_path).run()
@@ -194,6 +199,18 @@ def test_a_store_that_no_broker_can_serve_is_refused_and_leaves_nothing(
         "supervisor.lock",
         RESTORING,
     }
+
+
+@pytest.mark.parametrize("topics", [None, {("kafka", "flights")}])
+def test_a_segment_of_no_position_is_refused_and_leaves_nothing(
+    tmp_path: Path, topics: set[tuple[str, str]] | None
+) -> None:
+    """The broker ended at each start: it reads the position."""
+    snapshot(tmp_path, Topic("flights", UUID(int=7), (1,), (0,), {}))
+    (tmp_path / "s" / "logs" / "0" / f"{2**63:020d}.wal").write_bytes(b"x")
+    with pytest.raises(StoreError, match="it is no segment of a log"):
+        replace(restoring(tmp_path), topics=topics).run()
+    assert not (tmp_path / "b" / "logs").exists()
 
 
 def numbers(tmp_path: Path) -> tuple[int, int, int]:

@@ -1,5 +1,6 @@
 """A log's files in a snapshot: below the cut, without sealed ones, of some partitions only."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.append import append_marker
 from smq.backup.files import is_cached
-from smq.backup.wal import LogFiles, blank_others, cut_of, write_only
+from smq.backup.wal import SEGMENT_BYTES_MAX, LogFiles, blank_others, cut_of, write_only
 from smq.log.files.checkpoint import Open
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
@@ -114,6 +115,22 @@ def test_of_other_partitions_there_is_no_byte(tmp_path: Path) -> None:
     restored = start(tmp_path / "copy", generation=5).log
     assert not restored.notices
     assert [*read(restored, 1).values()] == [b"wanted%d" % i for i in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("x.wal", 1), ("7.wal", 1), (f"{0:019d}\u0665.wal", 1), (f"{2**63:020d}.wal", 1),
+        (f"{7:020d}.wal", SEGMENT_BYTES_MAX + 1), (f"{7:020d}.wal", 1 << 40),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_segment_is_refused(tmp_path: Path, name: str, size: int) -> None:
+    """A name that is no number ended a restore with a trace; a hole of a terabyte took memory."""
+    with (tmp_path / name).open("wb") as file:
+        os.truncate(file.fileno(), size)
+    with pytest.raises(StoreError, match="it is no segment of a log: somebody has changed it"):
+        write_only(tmp_path / name, tmp_path / "copy.wal", size, set())
+    assert not (tmp_path / "copy.wal").exists()
 
 
 def test_a_segment_without_other_partitions_leaves_nothing_in_the_page_cache(
