@@ -129,8 +129,10 @@ class SimulatedDisk(OsDisk):
     def _write(self, fd: int, data: memoryview, at: int) -> None:
         file, end = self._opened[fd], at + len(data)
         self._dropped.discard(file)
-        whole = {page for bad, page in self._bad if bad == file and at <= page <= end - PAGE_BYTES}
-        self._bad -= {(file, page) for page in whole}  # The disk has others for what is written.
+        # The log writes to pages that the page cache has; it writes them back whole, elsewhere.
+        self._bad -= {
+            (bad, page) for bad, page in self._bad if bad == file and at - PAGE_BYTES < page < end
+        }
         self.files.apply(DiskOperation("write", self._opened[fd], at=at, data=bytes(data)))
         super().write(fd, data, at)
 
