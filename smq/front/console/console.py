@@ -81,6 +81,7 @@ class Console:
     of_users: Limiters = field(default_factory=WeakValueDictionary)
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     turns: Limiters = field(default_factory=WeakValueDictionary)
+    forms: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     downloads: WaitingPlaces = field(default_factory=lambda: WaitingPlaces(DOWNLOADS_MAX))
 
     async def ask(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
@@ -118,6 +119,16 @@ class Console:
         """What `made` would be of a download, piece by piece."""
         while (piece := await self.made(request, next, pieces, None)) is not None:
             yield piece
+
+    async def form(self, request: Request, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
+        """The URL-encoded fields of a form. Raises ValueError if it is too long or not text. Of
+        strangers' forms one is parsed at a time, and none in the thread of users' pages."""
+        body = await _body_of(request, bytes_max)
+        if len(body) <= SMALL_FORM_BYTES:
+            return _fields(body)
+        if has_logged_in(request):
+            return await self.made(request, _fields, body)
+        return await run_sync(_fields, body, limiter=self.forms)
 
     async def long_form(self, request: Request) -> dict[str, str]:
         """The fields of a form with a record or a plan, parsed one at a time. Raises ValueError if
@@ -160,12 +171,6 @@ def told(sentence: str, status: int = 200) -> HTMLResponse:
 def gone_to(path: str) -> Response:
     """The answer of an action that redirects to another page."""
     return Response(None, 204, {"hx-redirect": path})
-
-
-async def form_of(request: Request, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
-    """The URL-encoded fields of a form. Raises ValueError if it is too long or not text."""
-    body = await _body_of(request, bytes_max)
-    return _fields(body) if len(body) <= SMALL_FORM_BYTES else await run_sync(_fields, body)
 
 
 async def _body_of(request: Request, bytes_max: int) -> bytes:

@@ -8,13 +8,16 @@ from queue import SimpleQueue
 
 import pytest
 from starlette.requests import Request
+from starlette.types import Message, Scope
 
+from smq.front.console import console as module
 from smq.front.console.console import (
     AT_ONCE,
     FORM_BYTES_MAX,
     LONG_FORM_BYTES_MAX,
     OF_USER_MAX,
     PIECE_BYTES,
+    SMALL_FORM_BYTES,
     lines_of,
 )
 from smq.front.metrics.facts import Facts
@@ -168,6 +171,41 @@ def test_users_take_turns_at_the_thread_in_which_pages_are_made(how: str) -> Non
     assert done.index("bob") <= 2
     gc.collect()
     assert not console.turns, "nothing is kept of who has left"
+
+
+def test_of_strangers_forms_one_is_parsed_at_a_time_and_users_pages_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forty threads parsed forms of who logs in, and the loop had its turn behind them."""
+    threads, rights = Threads(), rights_for()
+    console = Browser(rights=rights).console()
+
+    def parsed(_: bytes) -> dict[str, str]:
+        threads.work("form")
+        return {}
+
+    monkeypatch.setattr(module, "_fields", parsed)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x" * (SMALL_FORM_BYTES + 1), "more_body": False}
+
+    def stranger() -> Request:
+        scope: Scope = {"type": "http", "headers": []}
+        give_rights(scope, None)
+        return Request(scope, receive)
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(console.form(stranger()))]
+        assert await threads.begins() == "form"
+        tasks += [asyncio.create_task(console.form(stranger())) for _ in range(3)]
+        page = console.made(asked_by(rights, "bob"), threads.work, "page")
+        others = [asyncio.create_task(page)]
+        assert await threads.begins() == "page"
+        assert threads.at_work == ["form", "page"]
+        threads.end.set()
+        await asyncio.wait_for(asyncio.gather(*tasks, *others), 20)
+
+    asyncio.run(run())
 
 
 def test_one_user_leaves_threads_to_others() -> None:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, gone_to, page_of
+from smq.front.console.console import Console, gone_to, page_of
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import check_cluster
 from smq.front.rights import rights_of, visit_of
@@ -113,7 +113,7 @@ def _page_of_rules(
 
 def _actions(console: Console) -> list[Route]:
     async def delete_user(request: Request) -> Response:
-        form = await form_of(request)
+        form = await console.form(request)
         name = form.get("user", "")
         if not name or form.get("confirm") != name:
             raise ValueError("nothing was deleted: type the user's name twice")
@@ -121,7 +121,7 @@ def _actions(console: Console) -> list[Route]:
         return gone_to("/users")
 
     async def end_session(request: Request) -> Response:
-        form = await form_of(request)
+        form = await console.form(request)
         number = whole(form.get("number", ""), "a session")
         found = [each for each in _visible(console, request) if each.number == number]
         if not found:

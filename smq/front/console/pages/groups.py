@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, gone_to, lines_of, page_of, told
+from smq.front.console.console import Console, gone_to, lines_of, page_of, told
 from smq.front.console.desk import GroupRow, Move, ShownGroup
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import Names, allowed, check, sees_all
@@ -97,7 +97,7 @@ def _actions(console: Console) -> list[Route]:
 
     async def delete(request: Request) -> Response:
         name = request.query_params.get("group", "")
-        if (await form_of(request)).get("confirm") != name:
+        if (await console.form(request)).get("confirm") != name:
             raise ValueError(f"nothing was deleted: type {name} to confirm")
         await console.ask(request, console.desk(request).delete_group, name)
         return gone_to("/groups")

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of
+from smq.front.console.console import Console
 from smq.front.console.templates import render
 from smq.front.cookies import START, own_place, session_id_of, set_session
 from smq.front.gate import Page
@@ -36,7 +36,7 @@ def login_routes(console: Console) -> list[Route]:
 
 async def _log_in(console: Console, request: Request) -> Response:
     try:
-        fields = await form_of(request, FORM_BYTES_MAX)
+        fields = await console.form(request, FORM_BYTES_MAX)
     except ValueError as reason:
         return _form(console, START, str(reason), 400)
     place, logins = own_place(fields.get("to", "")), console.rights.logins
@@ -62,7 +62,7 @@ async def _log_in(console: Console, request: Request) -> Response:
 
 async def _log_out(console: Console, request: Request) -> Response:
     try:
-        fields, visit = await form_of(request, FORM_BYTES_MAX), visit_of(request)
+        fields, visit = await console.form(request, FORM_BYTES_MAX), visit_of(request)
     except ValueError as reason:
         return Response(str(reason), 400)
     if not console.rights.has_rules:

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, page_of, told
+from smq.front.console.console import Console, page_of, told
 from smq.front.console.paging import paged
 from smq.front.console.sight import allowed, check_cluster
 from smq.front.rights import rights_of
@@ -52,7 +52,7 @@ def setting_routes(console: Console) -> list[Route]:
         return await console.made(request, page_of, request, "settings.html", values)
 
     async def change(request: Request) -> Response:
-        form = await form_of(request)
+        form = await console.form(request)
         name, value = form.get("name", ""), form.get("value", "")
         is_reset = form.get("do") == "reset"
         await console.ask(

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from smq.front.console.console import Console, form_of, gone_to, lines_of, page_of, told
+from smq.front.console.console import Console, gone_to, lines_of, page_of, told
 from smq.front.console.desk import ShownSetting
 from smq.front.console.paging import paged, whole
 from smq.front.console.sight import check
@@ -88,7 +88,7 @@ def _one(
 
 def _actions(console: Console) -> list[Route]:
     async def create(request: Request) -> Response:
-        form = await form_of(request)
+        form = await console.form(request)
         name, count = form.get("name", "").strip(), form.get("partitions", "").strip()
         partitions = whole(count, "the number of partitions", 1, PARTITIONS_MAX) if count else None
         lines = lines_of(form.get("configs", ""), CONFIGS_MAX, "the form")
@@ -98,7 +98,7 @@ def _actions(console: Console) -> list[Route]:
         return gone_to(f"/topics/{quote(name, safe='')}")
 
     async def change(request: Request) -> Response:
-        name, form = request.path_params["topic"], await form_of(request)
+        name, form = request.path_params["topic"], await console.form(request)
         setting, value = form.get("name", ""), form.get("value", "")
         is_reset = form.get("do") == "reset"
         await console.ask(
@@ -108,13 +108,13 @@ def _actions(console: Console) -> list[Route]:
         return told(f"{setting} {said}.")
 
     async def grow(request: Request) -> Response:
-        name, form = request.path_params["topic"], await form_of(request)
+        name, form = request.path_params["topic"], await console.form(request)
         added = whole(form.get("added", ""), "the number of partitions", 1, PARTITIONS_MAX)
         count = await console.ask(request, console.desk(request).add_partitions, name, added)
         return told(f"{name} has {count} partitions now.")
 
     async def delete(request: Request) -> Response:
-        name, form = request.path_params["topic"], await form_of(request)
+        name, form = request.path_params["topic"], await console.form(request)
         if form.get("confirm") != name:
             raise ValueError(f"nothing was deleted: type {name} to confirm")
         await console.ask(request, console.desk(request).delete, name)
