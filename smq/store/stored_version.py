@@ -16,6 +16,7 @@ from typing import BinaryIO
 _PAGE_HEAD = struct.Struct(">16s44xi")  # Magic, user_version.
 _WAL_HEAD = struct.Struct(">4x4xI4x8s8x")  # Page bytes, salts.
 _WAL_FRAME = struct.Struct(">II8s8x")  # Page, pages after this commit or 0, salts.
+_PAGE_BYTES_MIN = 512  # A database has no smaller ones.
 _MAGIC = b"SQLite format 3\0"
 
 
@@ -55,12 +56,14 @@ def _committed_in(wal: BinaryIO, version: int) -> int:
     if len(head) < _WAL_HEAD.size:
         return version
     page_bytes, salts = _WAL_HEAD.unpack(head)
+    if page_bytes < _PAGE_BYTES_MIN:
+        return version
     step = _WAL_FRAME.size + page_bytes
     written = version
     for at in range(_WAL_HEAD.size, size - step + 1, step):
         wal.seek(at)
         page, pages_after, frame_salts = _WAL_FRAME.unpack(wal.read(_WAL_FRAME.size))
-        if frame_salts != salts:  # Left from before SQLite restarted the log.
+        if frame_salts != salts or not page:  # Left from before SQLite restarted the log; a hole.
             break
         if page == 1:
             written = _version_at(wal, at + _WAL_FRAME.size)

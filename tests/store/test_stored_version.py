@@ -3,6 +3,8 @@
 import os
 import shutil
 import sqlite3
+import struct
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,15 @@ def test_a_pipe_has_no_version(tmp_path: Path) -> None:
     """Who made a snapshot held its restore."""
     os.mkfifo(tmp_path / "store.sqlite")
     assert stored_version(tmp_path / "store.sqlite") == 0
+
+
+@pytest.mark.parametrize("page_bytes", [0, 512])
+def test_a_hole_in_the_log_ends_it(tmp_path: Path, page_bytes: int) -> None:
+    """A log of a terabyte without a byte held the restore of a snapshot for days."""
+    path = tmp_path / "store.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 7")
+    with path.with_name("store.sqlite-wal").open("wb") as wal:
+        wal.write(struct.pack(">4x4xI4x8s8x", page_bytes, bytes(8)))
+        wal.truncate(1 << 40)
+    assert stored_version(path) == 7
