@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
@@ -11,13 +12,104 @@ import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Topic
-from smq.app.agent.server import OPTIONS
+from smq.app.agent.gate import RpcContext
+from smq.app.agent.server import OPTIONS, STREAMS_PER_CONNECTION_MAX
 from smq.testing.smq_broker import SmqBroker
 from tests.app.agent.doors import SETTINGS, opened
-from tests.app.agent.streams import OpenStream, soon, topic_of
+from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
 
 pytestmark = pytest.mark.timeout(120)
+NUMBERED = 1000  # As many as a publisher may send again.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+PINGS = {"grpc.keepalive_time_ms", "grpc.http2.min_ping_interval_without_data_ms"}
 PENDING = "grpc.server_max_unrequested_time_in_server"
+
+
+class FrameCounter:
+    """Passes a connection on to a server, and counts the pings of both sides."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.pings = {"client": 0, "server": 0}
+        self._passing: list[asyncio.Future[None]] = []
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Of one connection."""
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        preface = await reader.readexactly(len(PREFACE))
+        assert preface == PREFACE
+        far_writer.write(preface)
+        ways = ("client", reader, far_writer), ("server", far_reader, writer)
+        self._passing += [asyncio.create_task(self._pass(*each)) for each in ways]
+        self._writers += [far_writer, writer]
+
+    async def close(self) -> None:
+        """Of all connections."""
+        for each in self._writers:
+            each.close()
+        await asyncio.wait(self._passing)
+        for each in self._writers:
+            with suppress(ConnectionError):
+                await each.wait_closed()
+
+    async def _pass(
+        self, side: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readexactly(9)  # Length, type, flags, stream.
+                writer.write(head + await reader.readexactly(int.from_bytes(head[:3])))
+                self.pings[side] += head[3:5] == b"\x06\x00"
+                await writer.drain()
+        writer.close()
+
+
+async def idle_streams_after_pings(count: int, side: str) -> int:
+    """How many streams of a connection are there after some pings of one side: the other one hears
+    them, and has no need to send its own."""
+    ends = asyncio.Event()
+
+    async def watch(_: bytes, context: RpcContext) -> None:
+        await context.write(b"begun")
+        await ends.wait()
+        await context.write(b"ended")
+
+    sooner = [(name, value // 50 if name in PINGS else value) for name, value in OPTIONS]
+    server = grpc.aio.server(options=sooner)
+    handler = grpc.unary_stream_rpc_method_handler(watch)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("s", {"m": handler})])
+    counter = FrameCounter(server.add_insecure_port("127.0.0.1:0"))
+    await server.start()
+    between = await asyncio.start_server(counter.passed, "127.0.0.1", 0)
+    address = f"127.0.0.1:{between.sockets[0].getsockname()[1]}"
+    options = [("grpc.http2.max_pings_without_data", 0)]
+    if side == "client":
+        options.append(("grpc.keepalive_time_ms", 400))
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        calls = [channel.unary_stream("/s/m")(b"", timeout=100) for _ in range(count)]
+        assert {await each.read() for each in calls} == {b"begun"}
+        extra = channel.unary_stream("/s/m")(b"", timeout=100)
+        waiting = asyncio.create_task(extra.read())
+        before = counter.pings[side]
+        async with asyncio.timeout(60):
+            while counter.pings[side] < before + 5:  # noqa: ASYNC110  (frames tell nobody)
+                await asyncio.sleep(0.05)
+        assert not waiting.done()
+        ends.set()
+        ended = [await each.read() for each in calls]
+        assert await waiting == b"begun"
+    between.close()
+    await counter.close()
+    await server.stop(None)
+    return ended.count(b"ended")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_a_thousand_idle_streams_outlive_pings_and_one_more_waits(side: str) -> None:
+    left = asyncio.run(idle_streams_after_pings(STREAMS_PER_CONNECTION_MAX, side))
+    assert left == STREAMS_PER_CONNECTION_MAX == 1000
 
 
 async def calls_of_a_busy_process(options: Sequence[tuple[str, int]]) -> set[grpc.StatusCode]:
@@ -81,6 +173,46 @@ def test_a_killed_agent_comes_back_at_its_port_with_what_it_had_acknowledged(
             asked = pb.FetchMessageRequest(topic=topic, partition=partition)
             found = again.broker.FetchMessage(asked, wait_for_ready=True)
             assert [each.value for each in found.messages] == [b"x"]
+
+
+@pytest.mark.slow
+def test_records_in_flight_of_a_killed_agent_come_again_and_then_once(tmp_path: Path) -> None:
+    """Under another agent their sequences are new ones; those that it knows it appends once."""
+    with SmqBroker(tmp_path, SETTINGS) as broker:
+        with opened(broker) as doors:
+            topic, [partition] = topic_of(doors)
+            said = pb.PublishMessageRequest.InitMessage(
+                topic=topic, partition=partition, publisher_name="p", ack_interval=1
+            )
+            numbered = [
+                pb.PublishMessageRequest(data=pb.DataMessage(value=b"%d" % each, sequence=each))
+                for each in range(NUMBERED)
+            ]
+            requests = [pb.PublishMessageRequest(init=said), *numbered]
+            stream = OpenStream(doors.broker.PublishMessage, *requests)
+            stream.read()
+            offsets = {each.sequence: each.assigned_offset for each in stream.read_many(50)}
+            broker.kill("agent")
+            with suppress(grpc.RpcError, StopIteration):
+                while answer := stream.read():
+                    offsets[answer.sequence] = answer.assigned_offset
+        soon(lambda: broker.status().ready)
+        answered = []
+        with opened(broker) as doors:
+            for _ in range(2):
+                stream = OpenStream(doors.broker.PublishMessage, *requests, wait_for_ready=True)
+                stream.read()
+                answers = stream.read_many(NUMBERED)
+                answered.append({each.sequence: each.assigned_offset for each in answers})
+                stream.finish()
+        assert answered[0] == answered[1]
+        name = kafka_name(topic)
+        with broker.connect() as client, client.consumer(name, start="earliest") as consumer:
+            found = consumer.read_until(consumer.find("latest"))
+            values = {each.offset: bytes(each.value or b"") for each in found}
+        for sequence, offset in (*offsets.items(), *answered[0].items()):
+            assert values[offset] == b"%d" % sequence
+        assert len(values) <= 2 * NUMBERED
 
 
 @pytest.mark.slow
