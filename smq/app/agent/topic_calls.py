@@ -8,18 +8,20 @@ from typing import Any
 
 import grpc
 
-from smq.agent.layouts import PARTITIONS_MAX
+from smq.agent.layouts import PARTITIONS_MAX, range_of
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import RecordType
 from smq.agent.records import fields_of, record_type_of
 from smq.agent.topic_names import KAFKA, TopicName
 from smq.app.agent.broker import BrokerSide
+from smq.app.agent.kafka_consumers import consumers_of
 from smq.app.agent.live import Live, LivePublisher, LiveSubscriber
 from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import CallRefused, Code, NotAllowed
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import assignments, partition_message, topic_message, topic_name
 from smq.client.kafka import admin
+from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.topic_changes import alter_topic, grow_topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.record_types import text_of
@@ -47,6 +49,7 @@ class TopicCalls:
         self._topics, self._broker, self._changes = topics, broker, changes
         self._told = told
         self._publishers, self._subscribers = live
+        self._asking = asyncio.Lock()  # Who asks for all groups asks alone.
 
     def handlers(self) -> dict[str, Handler]:
         """The calls, by name."""
@@ -232,7 +235,28 @@ class TopicCalls:
         names = [each.group for each in all_found]
         choice = call.rights.choice(Operation.DESCRIBE, ResourceType.GROUP)
         found = compress(all_found, await asyncio.to_thread(choice, names))
-        return pb.GetTopicSubscribersResponse(subscribers=map(self._subscriber, found))
+        subscribers = [*map(self._subscriber, found)]
+        async with self._asking:
+            subscribers += await self._broker.ask(
+                partial(self._kafkas_subscribers, topic=topic), call.asker
+            )
+        return pb.GetTopicSubscribersResponse(subscribers=subscribers)
+
+    def _kafkas_subscribers(self, cluster: Cluster, topic: KnownTopic) -> list[pb.TopicSubscriber]:
+        count = topic.layout.partition_count
+        return [
+            pb.TopicSubscriber(
+                consumer_group=each.group,
+                consumer_id=each.member,
+                client_id=each.client_id,
+                partition=partition_message(range_of(topic.layout, each.partition)),
+                broker=self._told,
+                is_active=True,
+                current_offset=max(0, each.committed),
+            )
+            for each in consumers_of(cluster, topic.kafka_name)
+            if each.partition < count  # Others came later.
+        ]
 
     def _subscriber(self, each: LiveSubscriber) -> pb.TopicSubscriber:
         return pb.TopicSubscriber(
