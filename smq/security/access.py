@@ -6,7 +6,7 @@ holds for every request that it sends from then on, in every process.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +16,14 @@ from smq.model.config import Config
 from smq.security.acls import AclBinding
 from smq.security.audit import Audit
 from smq.security.authorizer import Authorizer
-from smq.security.credentials import Profile, ScramCredential, ScramMechanism, profile_of, some_of
+from smq.security.credentials import (
+    Profile,
+    Profiles,
+    ScramCredential,
+    ScramMechanism,
+    profile_of,
+    some_of,
+)
 from smq.security.principals import Peer, parse_super_users
 from smq.security.published import (
     ACCESS_BYTES_MAX,
@@ -99,7 +106,7 @@ class AccessView:
         self._entries: dict[str, UserCredential | AclBinding] = {}
         self._credentials: dict[str, dict[ScramMechanism, ScramCredential]] = {}  # By user.
         self._profiles: Counter[Profile] = Counter()
-        self._some_profiles: Sequence[Profile] | None = None  # Of these; None: they have changed.
+        self._some_profiles: Profiles | None = None  # Of these; None: they have changed.
         self.version = 0
         self.when_rule_changes: Callable[[AclBinding], None] = _nobody
         self.when_user_changes: Callable[[str], None] = _nobody
@@ -184,7 +191,7 @@ class AccessView:
         self.refresh()
         return self._credentials.get(user, {}).get(mechanism)
 
-    def profiles(self) -> Sequence[Profile]:
+    def profiles(self) -> Profiles:
         """See Credentials."""
         self.refresh()
         if self._some_profiles is None:

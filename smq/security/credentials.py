@@ -8,7 +8,7 @@ A credential holds no password, but who has it can try passwords, and can act as
 """
 
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from hashlib import new, pbkdf2_hmac
 from typing import NamedTuple, Protocol, TypeAlias
@@ -69,13 +69,16 @@ class Hashing(NamedTuple):
 Profile: TypeAlias = tuple[tuple[ScramMechanism, Hashing], ...]
 """The mechanisms that a user has a credential of, weakest first, and how it is hashed."""
 
+Profiles: TypeAlias = Mapping[Profile, int]
+"""Profiles, and how many users have them."""
+
 PROFILES_MAX = 32  # Of which one is chosen for who does not exist: a microsecond each.
 
 
 class Credentials(Protocol):
     """The credentials of all users."""
 
-    def profiles(self) -> Sequence[Profile]:
+    def profiles(self) -> Profiles:
         """The profiles that users have: see `some_of`."""
 
     def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
@@ -101,12 +104,15 @@ def profile_of(credentials: Mapping[ScramMechanism, ScramCredential]) -> Profile
     return tuple((each, Hashing(one.iterations, form_of(one.salt))) for each, one in found)
 
 
-def some_of(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
-    """PROFILES_MAX of these at most, the same ones in each process."""
-    by_number = {
-        tuple((each.value, hashing) for each, hashing in profile): profile for profile in profiles
-    }
-    return tuple(by_number[each] for each in sorted(by_number)[:PROFILES_MAX])
+def some_of(profiles: Profiles) -> Profiles:
+    """PROFILES_MAX of these at most, those of most users, the same ones in each process. Their
+    users are counted in powers of two, which change seldom."""
+    counts = {each: 1 << count.bit_length() - 1 for each, count in profiles.items()}
+
+    def place(profile: Profile) -> tuple[object, ...]:
+        return -counts[profile], *((each.value, hashing) for each, hashing in profile)
+
+    return {each: counts[each] for each in sorted(counts, key=place)[:PROFILES_MAX]}
 
 
 def look_up(credentials: Credentials, user: str, mechanism: ScramMechanism) -> Checked:

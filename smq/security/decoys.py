@@ -9,12 +9,14 @@ once (docs/deviations.md).
 """
 
 import hmac
-from collections.abc import Sequence
+from math import log
+from types import MappingProxyType
 
 from smq.security.credentials import (
     Checked,
     Hashing,
     Profile,
+    Profiles,
     ScramCredential,
     ScramMechanism,
     profile_of,
@@ -23,6 +25,8 @@ from smq.security.salts import USUAL_SALT, salt_of
 
 ITERATIONS = 4096  # The least that Kafka takes, and what its tools choose.
 _USUALLY = Hashing(ITERATIONS, USUAL_SALT)
+DRAWN_BYTES = 6  # A float has room for their 48 bits and a half.
+NO_PROFILES: Profiles = MappingProxyType({})
 USUAL: Profile = tuple((each, _USUALLY) for each in ScramMechanism)
 
 
@@ -32,20 +36,22 @@ class Decoys:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def profile(self, user: str, profiles: Sequence[Profile]) -> Profile:
-        """Which of these a user has who does not exist: where others come and go, few change."""
+    def profile(self, user: str, profiles: Profiles) -> Profile:
+        """Which of these a user has who does not exist, as likely as one who does. Where others
+        come and go, few change: it is weighted rendezvous hashing."""
 
-        def weight(profile: Profile) -> bytes:
+        def score(profile: Profile) -> float:
             words = ",".join(_word(each, hashing) for each, hashing in profile)
-            return self._derived(f"profile {words}", user)
+            drawn = int.from_bytes(self._derived(f"profile {words}", user)[:DRAWN_BYTES])
+            return profiles[profile] / -log((drawn + 0.5) / (1 << 8 * DRAWN_BYTES))
 
-        return max(profiles, key=weight, default=USUAL)
+        return max(profiles, key=score, default=USUAL)
 
     def of(
         self,
         user: str,
         mechanism: ScramMechanism,
-        profiles: Sequence[Profile] = (),
+        profiles: Profiles = NO_PROFILES,
         own: Profile = (),
     ) -> ScramCredential:
         """The decoy of a user who does not exist, beside those of these profiles; or of one who

@@ -1,7 +1,9 @@
 """Users for tests of logins."""
 
+from collections import Counter
+
 from smq.security.credentials import (
-    Profile,
+    Profiles,
     ScramCredential,
     ScramMechanism,
     credential_of,
@@ -32,9 +34,9 @@ class UsersInMemory:
         """See Credentials."""
         return self.found.get((user, mechanism))
 
-    def profiles(self) -> tuple[Profile, ...]:
+    def profiles(self) -> Profiles:
         """See Credentials."""
         of: dict[str, dict[ScramMechanism, ScramCredential]] = {}
         for (user, mechanism), credential in self.found.items():
             of.setdefault(user, {})[mechanism] = credential
-        return some_of(map(profile_of, of.values()))
+        return some_of(Counter(map(profile_of, of.values())))

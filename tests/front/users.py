@@ -18,7 +18,7 @@ from smq.security.acls import (
 from smq.security.audit import OFF, Audit
 from smq.security.authorizer import Authorizer
 from smq.security.credentials import (
-    Profile,
+    Profiles,
     ScramCredential,
     ScramMechanism,
     credential_of,
@@ -50,8 +50,8 @@ class Users:
         key = salted(_SHA, password, salt, iterations)
         self._known[user] = credential_of(_SHA, key, salt, iterations)
 
-    def profiles(self) -> tuple[Profile, ...]:
-        return ()
+    def profiles(self) -> Profiles:
+        return {}
 
     def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
         return self._known.get(user) if mechanism is _SHA else None

@@ -104,7 +104,7 @@ def test_users_whose_credentials_come_or_go_are_named() -> None:
 def test_profiles_are_those_of_the_users_of_now() -> None:
     block = FakeBlock()
     access = AccessView(block, ON)
-    assert access.profiles() == ()
+    assert access.profiles() == {}
     alice, bob = credential("alice"), credential("bob")
     stronger = bob._replace(
         mechanism=ScramMechanism.SCRAM_SHA_512,
@@ -113,13 +113,13 @@ def test_profiles_are_those_of_the_users_of_now() -> None:
     form = form_of(bob.credential.salt)
     both = ((SHA_256, Hashing(4096, form)), (ScramMechanism.SCRAM_SHA_512, Hashing(8192, form)))
     block.publish(alice, bob, stronger)
-    assert access.profiles() == (both[:1], both)
+    assert access.profiles() == {both[:1]: 1, both: 1}
     access.invariants()
     block.publish(credential("alice", b"o"), stronger)
-    assert access.profiles() == (both[:1], both[1:])
+    assert access.profiles() == {both[:1]: 1, both[1:]: 1}
     access.invariants()
     block.publish(stronger)
-    assert access.profiles() == (both[1:],)
+    assert access.profiles() == {both[1:]: 1}
     access.invariants()
 
 

@@ -4,6 +4,7 @@ import scramp
 from smq.security.credentials import (
     PROFILES_MAX,
     Hashing,
+    Profile,
     ScramMechanism,
     credential_of,
     look_up,
@@ -48,7 +49,16 @@ def test_the_order_of_users_does_not_choose_among_many_profiles() -> None:
         for count in range(40)
         for each in ScramMechanism
     ]
-    some = some_of(profiles)
+    some = some_of(dict.fromkeys(profiles, 1))
     assert len(some) == PROFILES_MAX
-    assert some_of(reversed(profiles)) == some
-    assert some_of(profiles[:1] * 3) == (profiles[0],)
+    assert some_of(dict.fromkeys(reversed(profiles), 1)) == some
+    assert some_of({profiles[0]: 1}) == {profiles[0]: 1}
+
+
+def test_profiles_of_most_users_are_chosen_from_and_counted_in_powers_of_two() -> None:
+    profiles: list[Profile] = [
+        ((ScramMechanism.SCRAM_SHA_256, Hashing(4096 + number, USUAL_SALT)),)
+        for number in range(80)
+    ]
+    some = some_of({each: number for number, each in enumerate(profiles, 1)})
+    assert some == dict.fromkeys(profiles[63:], 64) | dict.fromkeys(profiles[31:46], 32)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.credentials import (
-    Profile,
+    Profiles,
     ScramCredential,
     ScramMechanism,
     credential_of,
@@ -56,8 +56,8 @@ def test_rfc_7677s_example_is_answered_as_the_rfc_says() -> None:
             key = salted(SHA_256, "pencil", salt, 4096)
             return credential_of(SHA_256, key, salt, 4096)
 
-        def profiles(self) -> tuple[Profile, ...]:
-            return ()
+        def profiles(self) -> Profiles:
+            return {}
 
     ours = ScramServer(SHA_256, Rfc(), DECOYS, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     first = ours.respond(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
