@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import re
 import threading
 from typing import Any, ClassVar
 
@@ -14,7 +15,8 @@ from smq.front.console.desk import NewRecord, PassedOver, ShownRecord
 from smq.front.console.pages.messages import SMALL_BYTES, wanted_of
 from smq.front.console.text import SHOWN_BYTES_MAX
 from smq.model.references import Reference
-from tests.front.asgi import scope_of
+from smq.testing.memory_store import MemoryStore
+from tests.front.asgi import call, front, scope_of
 from tests.front.console.fake_desk import HOSTILE, Browser, FakeDesk, seen
 
 PATH = "/topics/clicks/messages"
@@ -182,9 +184,13 @@ def test_a_reference_leads_to_its_payload() -> None:
     headers = (("smq-ref", b"1"),)
     browser = Browser(FakeDesk([seen(5, handle, headers=headers), seen(6, b"no", headers=headers)]))
     page = browser.text(f"{PATH}/0/5")
-    assert f"/filer/payloads/default/clicks/{reference.id}" in page
     assert "image/tiff" in page
     assert "a handle is JSON" in browser.text(f"{PATH}/0/6")
+    store = MemoryStore()
+    store.put(reference.key("clicks"), b"payload")
+    link = re.search('href="(/filer/[^"]+)" download', page)
+    assert link
+    assert call(front(store), "GET", link[1]).body == b"payload"
 
 
 def test_a_record_is_produced_as_the_form_says() -> None:
