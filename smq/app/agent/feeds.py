@@ -28,7 +28,7 @@ from smq.app.process.clock import monotonic_ms
 
 MiB = 1024 * 1024
 KEPT_BYTES_MAX, KEPT_MS = 64 * MiB, 30_000
-MESSAGE_BYTES = 200  # Of a message, beside its contents.
+MESSAGE_BYTES, HEADER_BYTES = 600, 100  # In memory, beside their contents.
 AHEAD_RECORDS, AHEAD_BYTES = 256, 64 * 1024  # What a cursor takes out of a block.
 WAIT_AT_END_S = 1.0
 WAIT_BEHIND_S = 0.1  # There are records, unless all up to the end were aborted or compacted.
@@ -213,7 +213,8 @@ class PartitionFeed:
         while reader.peek() is not None and size_bytes < BLOCK_BYTES:
             message = message_of(reader.take())
             messages.append(message)
-            size_bytes += message.ByteSize() + MESSAGE_BYTES
+            beside_bytes = MESSAGE_BYTES + HEADER_BYTES * len(message.headers)
+            size_bytes += message.ByteSize() + beside_bytes
             if len(messages) % STEP == 0:
                 await asyncio.sleep(0)
         end = max(offset, reader.position)
