@@ -55,6 +55,7 @@ class AuditTeller:
         self._audit, self._say, self._logins = audit, say, logins
         self._acts = list[str]()  # Until the coordinator has taken them.
         self._asker, self._in_thread = Asker(coordinator, ANSWER_S_MAX), in_thread
+        self._begun = self._ended = 0  # Tells are numbered: those that began, and the last to end.
 
     async def act(self, peer: Peer, api: str, act: AdminAct) -> None:
         """Tell of an act before it is done: then its line is on disk, or the coordinator has not
@@ -63,9 +64,13 @@ class AuditTeller:
         await self.tell()
 
     async def tell(self) -> None:
-        """Tell what is due."""
+        """Tell what is due. Those who wait for their turn share one."""
+        wanted = self._begun + 1  # It takes what is due now, whoever's it is.
         async with self.turn:  # Two would send the same lines, and forget others.
-            await self._tell()
+            if self._ended < wanted:
+                self._begun = number = self._begun + 1
+                await self._tell()
+                self._ended = number
 
     async def _tell(self) -> None:
         self._notice_failures()

@@ -121,6 +121,51 @@ def test_several_tells_at_once_send_each_line_once(bench: Bench) -> None:
     assert sorted(acts_told(bench)) == ["User:u0", "User:u1", "User:u2"]
 
 
+def acts_at_once(bench: Bench, users: list[str], first_cancelled: bool = False) -> int:
+    """How often the coordinator is asked for the ends of sessions: one while another asks."""
+    asked_count, asking, go = 0, asyncio.Event(), asyncio.Event()
+
+    async def slowly(work: Callable[..., Any], *given: Any) -> Any:
+        nonlocal asked_count
+        asked_count += 1
+        asking.set()
+        await go.wait()
+        return work(*given)
+
+    async def run() -> None:
+        bench.teller.turn = asyncio.Lock()
+        tasks = list[asyncio.Task[None]]()
+        for user in users:
+            act = AdminAct("DELETE", "SESSION", f"User:{user}")
+            tasks.append(asyncio.create_task(bench.teller.act(BOB, "HTTP POST /sessions", act)))
+            await asyncio.wait_for(asking.wait(), 20)
+        if first_cancelled:
+            await asyncio.sleep(0)
+            tasks[0].cancel()
+        go.set()
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+
+    bench.teller._in_thread = slowly
+    asyncio.run(run())
+    return asked_count
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_acts_that_wait_behind_a_tell_share_the_next(bench: Bench, is_away: bool) -> None:
+    """While the coordinator hung the last of twelve ends of sessions took thirteen seconds."""
+    users = [f"u{n}" for n in range(12)]
+    bench.coordinator.is_away = is_away
+    assert acts_at_once(bench, users) == 2
+    bench.coordinator.is_away = False
+    asyncio.run(bench.teller.tell())
+    assert acts_told(bench) == [f"User:{user}" for user in users]
+
+
+def test_others_tell_for_themselves_after_one_was_cancelled(bench: Bench) -> None:
+    assert acts_at_once(bench, ["u0", "u1", "u2"], first_cancelled=True) == 2
+    assert sorted(acts_told(bench)) == ["User:u0", "User:u1", "User:u2"]
+
+
 def test_lines_wait_for_a_coordinator_that_is_away(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
