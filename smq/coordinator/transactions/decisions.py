@@ -10,7 +10,8 @@ Each returns the new state, or raises BrokerError and changes nothing. The rules
 - Version 2 (KIP-890): each end of a transaction bumps the epoch, so that late or repeated requests
   never reach the next transaction (KAFKA-17754). A repeated EndTxn, with the former epoch, is
   answered as the first was.
-- The last epoch is never given out: the producer gets another id with epoch 0 instead.
+- The last epoch is never given out: the producer gets another id with epoch 0 instead. An abort may
+  leave the last one: whoever names it is fenced, as the next abort would need one more.
 """
 
 from collections.abc import Callable, Set as AbstractSet
@@ -134,8 +135,12 @@ def check_producer(txn: StoredTransaction, producer: ProducerEpoch) -> None:
         raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if txn.producer_id != producer.id:
         raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if txn.epoch != producer.epoch or txn.state in DECIDED:
+    if not _is_current(txn, producer) or txn.state in DECIDED:
         raise BrokerError(ErrorCode.PRODUCER_FENCED)
+
+
+def _is_current(txn: StoredTransaction, producer: ProducerEpoch) -> bool:
+    return txn.epoch == producer.epoch < EPOCH_MAX
 
 
 def widened(
@@ -249,7 +254,7 @@ def _is_again(txn: StoredTransaction, end: End) -> bool:
     if (txn.state in COMPLETE and (bumped or rotated)) or (txn.state in DECIDED and bumped):
         _check_same(txn, commits=end.commits)
         return True
-    if txn.state in DECIDED or txn.epoch != end.producer.epoch:
+    if txn.state in DECIDED or not _is_current(txn, end.producer):
         raise BrokerError(ErrorCode.PRODUCER_FENCED)
     if end.commits and txn.state != S.ONGOING:
         raise BrokerError(ErrorCode.INVALID_TXN_STATE)

@@ -216,6 +216,15 @@ def test_the_end_after_the_last_epoch_gives_another_id_and_again_too() -> None:
     assert refused(E.INVALID_TXN_STATE, end, done, me(txn), commits=False)
 
 
+def test_a_producer_with_the_epoch_that_an_abort_has_used_up_is_fenced() -> None:
+    """Markers have it in 16 bits: shards ended at those of the next abort, each time."""
+    done = completed(fenced(opened(fresh(EPOCH_LAST)), NOW), NOW)
+    assert (done.state, done.epoch) == (S.COMPLETE_ABORT, EPOCH_LAST + 1)
+    assert refused(E.PRODUCER_FENCED, opened, done)
+    assert refused(E.PRODUCER_FENCED, end, done, commits=False)
+    assert me(begin(done)) == (NEW, 0)
+
+
 def test_a_producer_that_knows_its_next_id_is_not_fenced_by_its_own_end() -> None:
     """EndTxn tells it before the markers are written: the producer was told to be fenced."""
     decided = end(opened(fresh(EPOCH_LAST)))
