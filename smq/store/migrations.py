@@ -328,9 +328,10 @@ MIGRATIONS = (
     # What requests could say until they were refused. Nothing has a name longer than a request's,
     # no user can log in as unix/..., and Python reads numbers that Kafka does not: 0.5_0, and
     # digits of other scripts. A rule about nobody stays: a topic that has rules is not everybody's.
+    # Its principal gets a colon, since its own may have been cut off.
     """
     DELETE FROM acls WHERE length(CAST(name AS BLOB)) > 32767;
-    UPDATE OR REPLACE acls SET principal = substr(principal, 1, 8000)
+    UPDATE OR REPLACE acls SET principal = substr(principal, 1, 8000) || ':'
         WHERE length(CAST(principal AS BLOB)) > 32767;
     UPDATE OR REPLACE acls SET host = substr(host, 1, 8000)
         WHERE length(CAST(host AS BLOB)) > 32767;
