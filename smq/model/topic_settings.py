@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.model.given_configs import parse
 from smq.model.record_columns import schema_of_record_type
 from smq.model.setting import INT64_MAX
 from smq.model.topic_configs import (
@@ -92,7 +93,7 @@ class TopicSettings(NamedTuple):
     delivers_inline: bool = False
     validates: bool = False
     compression: str = AS_SENT
-    compression_level: str = ""
+    compression_level: int | None = None  # None: the default one.
 
     @property
     def looks_into(self) -> bool:
@@ -138,8 +139,18 @@ class TopicSettings(NamedTuple):
             delivers_inline=text("smq.reference.delivery") == "inline",
             validates=text("smq.validate") == "records",
             compression=text("compression.type"),
-            compression_level=configs.get(f"compression.{text('compression.type')}.level", ""),
+            compression_level=_level(configs, text("compression.type")),
         )
+
+
+def _level(own: Mapping[str, str], codec: str) -> int | None:
+    """The level of a codec; None: the default one, also where a level was taken before there were
+    bounds, and means nothing."""
+    name = f"compression.{codec}.level"
+    try:
+        return int(parse(name, own[name])) if name in own else None
+    except ValueError:
+        return None
 
 
 def _ppm(ratio: float) -> int:

@@ -72,10 +72,7 @@ class Compression(NamedTuple):
 def compression_of(settings: TopicSettings) -> Compression | None:
     """How a topic's batches are compressed; None: as their producers choose."""
     codec = CODECS.get(settings.compression)
-    if codec is None:
-        return None
-    level = settings.compression_level
-    return Compression(codec, int(level) if level else None)
+    return None if codec is None else Compression(codec, settings.compression_level)
 
 
 def codec_of(batch: np.ndarray) -> int:

@@ -40,7 +40,7 @@ NAME_BYTES_MAX = 3 * STRING_BYTES_MAX + 64
 _LOG_MAX = (SETTINGS["shards"].at_most or 1) - 1
 _COUNTERS = {"partition_number", "producer_id", "coordinator_epoch", "arrival"}
 # Topic configs of which a shard knows each value, or ends.
-_CHOSEN = {name for name in TOPIC_CONFIGS if name.startswith("compression.")} | {DURABILITY}
+_CHOSEN = {"compression.type", DURABILITY}
 _GROWS = frozenset({"value", "before", "after"})  # A list that is appended to; also what it was.
 
 _NO_NAME = (

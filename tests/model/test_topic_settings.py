@@ -130,3 +130,17 @@ def test_no_limit_of_size_is_any_number_below_0() -> None:
 def test_a_topic_is_never_compacted_for_a_share_above_nan() -> None:
     """Data fault 33."""
     assert TopicSettings.of({"min.cleanable.dirty.ratio": "NaN"}, BROKER).dirty_min_ppm == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("codec", "text", "level"),
+    [("gzip", "9", 9), ("gzip", "0", None), ("lz4", "0", None), ("zstd", "99", None)],
+)
+def test_a_level_from_before_levels_had_bounds_is_the_default_one(
+    codec: str, text: str, level: int | None
+) -> None:
+    own = {"compression.type": codec, f"compression.{codec}.level": text}
+    assert TopicSettings.of(own, BROKER).compression_level == level
+    assert TopicSettings.of({"compression.type": codec}, BROKER).compression_level is None
+    unknown = {"compression.type": "snappy", "compression.snappy.level": "of another version"}
+    assert TopicSettings.of(unknown, BROKER).compression_level is None

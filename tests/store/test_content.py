@@ -126,7 +126,7 @@ CRAFTED = [
     (config("smq.durability", "nonsense"), "configs", "a value that cannot be read"),
     (config("smq.durability", " disk "), "configs", "a value that cannot be read"),
     (config("compression.type", "nonsense"), "configs", "a value that cannot be read"),
-    (config("compression.zstd.level", "99"), "configs", "a value that cannot be read"),
+    (config("compression.zstd.level", "high"), "configs", "a value that cannot be read"),
     ("DELETE FROM counters", "counters", "not all of them"),
     ("DELETE FROM counters WHERE name = 'producer_id'", "counters", "not all of them"),
     (member("x'00'"), "group_members", "protocols that cannot be read"),
@@ -197,6 +197,9 @@ def test_a_store_that_requests_have_filled_opens(tmp_path: Path) -> None:
         user("'unix'"),
         "UPDATE configs SET name = 'of.another.version'",
         "UPDATE configs SET value = '-7'",  # Refused by now, if it was not.
+        config("compression.gzip.level", "0"),  # Levels had no bounds.
+        config("compression.lz4.level", "0"),
+        config("compression.zstd.level", "99"),
         "INSERT INTO resource_configs VALUES ('broker', '', 'of.another.version', 'x')",
         f"INSERT INTO groups VALUES ({letters(40_000)}, NULL, 1, NULL, NULL, NULL)",
         "UPDATE topics SET namespace = '', name = id; DELETE FROM partitions WHERE partition = 0",
