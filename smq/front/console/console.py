@@ -51,7 +51,7 @@ OF_USER_MAX = 2  # Of these: one who searches again and again leaves threads to 
 FIELDS_MAX = 100
 FORM_BYTES_MAX = 16 * 1024
 LONG_FORM_BYTES_MAX = 2 * 1024 * 1024  # A record that is typed or pasted, or a plan of many moves.
-SMALL_FORM_BYTES = 4096  # What is longer is parsed in a thread: each escape takes a microsecond.
+SMALL_FORM_BYTES = 4096  # Of any escapes: each takes a microsecond.
 # Unescaped by one call: with two megabytes of escapes it holds the GIL for tens of milliseconds.
 PIECE_BYTES = 64 * 1024
 
@@ -81,7 +81,6 @@ class Console:
     of_users: Limiters = field(default_factory=WeakValueDictionary)
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     turns: Limiters = field(default_factory=WeakValueDictionary)
-    forms: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     downloads: WaitingPlaces = field(default_factory=lambda: WaitingPlaces(DOWNLOADS_MAX))
 
     async def ask(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
@@ -121,14 +120,10 @@ class Console:
             yield piece
 
     async def form(self, request: Request, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
-        """The URL-encoded fields of a form. Raises ValueError if it is too long or not text. Of
-        strangers' forms one is parsed at a time, and none in the thread of users' pages."""
+        """The URL-encoded fields of a form. Raises ValueError if it is too long, not text, or long
+        with a % that begins no escape. Strangers send it, too: none waits behind others'."""
         body = await _body_of(request, bytes_max)
-        if len(body) <= SMALL_FORM_BYTES:
-            return _fields(body)
-        if has_logged_in(request):
-            return await self.made(request, _fields, body)
-        return await run_sync(_fields, body, limiter=self.forms)
+        return _fields(body, _unescaped if len(body) <= SMALL_FORM_BYTES else _unescaped_at_once)
 
     async def long_form(self, request: Request) -> dict[str, str]:
         """The fields of a form with a record or a plan, parsed one at a time. Raises ValueError if
@@ -177,15 +172,6 @@ async def _body_of(request: Request, bytes_max: int) -> bytes:
     return await small_body(request, bytes_max, "a form")
 
 
-def _fields(body: bytes) -> dict[str, str]:
-    body.decode()  # Raises ValueError: it is not text.
-    fields = body.split(b"&", FIELDS_MAX)
-    if len(fields) > FIELDS_MAX:
-        raise ValueError(f"a form has at most {FIELDS_MAX} fields")
-    pairs = (each.partition(b"=") for each in fields if each)
-    return {_unescaped(name): _unescaped(value) for name, _, value in pairs}
-
-
 def _unescaped(field: bytes) -> str:
     """A name or value. Pieces end before an escape, not within."""
     decoder, texts, at = getincrementaldecoder("utf-8")("replace"), list[str](), 0
@@ -197,6 +183,26 @@ def _unescaped(field: bytes) -> str:
         texts.append(decoder.decode(data))
         at = end
     return "".join(texts) + decoder.decode(b"", final=True)
+
+
+def _unescaped_at_once(field: bytes) -> str:
+    """Likewise, thirty times as fast, as Python's own escapes. Raises ValueError if it holds others
+    than those that browsers write."""
+    escaped = field.replace(b"\\", b"\\\\").replace(b"+", b" ").replace(b"%", b"\\x")
+    try:
+        data = escaped.decode("unicode_escape")
+    except UnicodeDecodeError:
+        raise ValueError("in a long form each % begins an escape") from None
+    return data.encode("latin-1").decode("utf-8", "replace")
+
+
+def _fields(body: bytes, unescaped: Callable[[bytes], str] = _unescaped) -> dict[str, str]:
+    body.decode()  # Raises ValueError: it is not text.
+    fields = body.split(b"&", FIELDS_MAX)
+    if len(fields) > FIELDS_MAX:
+        raise ValueError(f"a form has at most {FIELDS_MAX} fields")
+    pairs = (each.partition(b"=") for each in fields if each)
+    return {unescaped(name): unescaped(value) for name, _, value in pairs}
 
 
 def lines_of(text: str, lines_max: int, what: str) -> list[str]:

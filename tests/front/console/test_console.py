@@ -2,9 +2,12 @@
 
 import asyncio
 import gc
+import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from queue import SimpleQueue
+from urllib.parse import quote, quote_plus
 
 import pytest
 from starlette.requests import Request
@@ -20,6 +23,7 @@ from smq.front.console.console import (
     SMALL_FORM_BYTES,
     lines_of,
 )
+from smq.front.logins import FORM_BYTES_MAX as LOGIN_BYTES_MAX
 from smq.front.metrics.facts import Facts
 from smq.front.rights import HttpRights, give_rights
 from smq.security.principals import Peer, Principal
@@ -173,39 +177,49 @@ def test_users_take_turns_at_the_thread_in_which_pages_are_made(how: str) -> Non
     assert not console.turns, "nothing is kept of who has left"
 
 
-def test_of_strangers_forms_one_is_parsed_at_a_time_and_users_pages_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Forty threads parsed forms of who logs in, and the loop had its turn behind them."""
-    threads, rights = Threads(), rights_for()
-    console = Browser(rights=rights).console()
+def barely_quoted(text: str) -> str:
+    """What has no meaning in a form stands as it is."""
+    return re.sub("[%&=+]", lambda found: f"%{ord(found[0]):02X}", text)
 
-    def parsed(_: bytes) -> dict[str, str]:
-        threads.work("form")
-        return {}
 
-    monkeypatch.setattr(module, "_fields", parsed)
+def form_of_stranger(body: bytes) -> dict[str, str]:
+    """The fields of a form that is parsed without a thread."""
+    scope: Scope = {"type": "http", "headers": []}
+    give_rights(scope, None)
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": b"x" * (SMALL_FORM_BYTES + 1), "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
-    def stranger() -> Request:
-        scope: Scope = {"type": "http", "headers": []}
-        give_rights(scope, None)
-        return Request(scope, receive)
+    async def run() -> dict[str, str]:
+        threads = threading.active_count()
+        fields = await Browser().console().form(Request(scope, receive), LOGIN_BYTES_MAX)
+        assert threading.active_count() == threads
+        return fields
 
-    async def run() -> None:
-        tasks = [asyncio.create_task(console.form(stranger()))]
-        assert await threads.begins() == "form"
-        tasks += [asyncio.create_task(console.form(stranger())) for _ in range(3)]
-        page = console.made(asked_by(rights, "bob"), threads.work, "page")
-        others = [asyncio.create_task(page)]
-        assert await threads.begins() == "page"
-        assert threads.at_work == ["form", "page"]
-        threads.end.set()
-        await asyncio.wait_for(asyncio.gather(*tasks, *others), 20)
+    return asyncio.run(run())
 
-    asyncio.run(run())
+
+@pytest.mark.parametrize(
+    "text",
+    ["\u20ac+%", "%41%", "&=+ ", "\x7f", "\\", "\\x41", "\\N{DIGIT ONE}", "\r\n\0", "\U0001f600"],
+)
+@pytest.mark.parametrize("encode", [quote_plus, quote, barely_quoted])
+def test_strangers_long_forms_are_parsed_at_once(text: str, encode: Callable[[str], str]) -> None:
+    """One was parsed at a time: of four hundred strangers the form of a login waited for all."""
+    wanted = {"jwt": text * SMALL_FORM_BYTES, text: "1"}
+    body = "&".join(f"{encode(name)}={encode(value)}" for name, value in wanted.items()).encode()
+    assert SMALL_FORM_BYTES < len(body) <= LOGIN_BYTES_MAX
+    assert form_of_stranger(body) == wanted
+    assert form_of_stranger(body) == module._fields(body)
+
+
+@pytest.mark.parametrize("escape", ["%", "%4", "%zz", "%4_", "%+1", "%\\x41", "%%41", "%\u20ac"])
+@pytest.mark.parametrize("end", ["", "&user=bob"])
+def test_a_long_form_has_only_escapes_that_browsers_write(escape: str, end: str) -> None:
+    body = f"jwt={'x' * SMALL_FORM_BYTES}{escape}{end}".encode()
+    with pytest.raises(ValueError, match="each % begins an escape"):
+        form_of_stranger(body)
+    assert form_of_stranger(f"jwt={escape}{end}".encode())["jwt"]
 
 
 def test_one_user_leaves_threads_to_others() -> None:
