@@ -201,7 +201,7 @@ def form_of_stranger(body: bytes) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "text",
-    ["\u20ac+%", "%41%", "&=+ ", "\x7f", "\\", "\\x41", "\\N{DIGIT ONE}", "\r\n\0", "\U0001f600"],
+    ["\u20ac+%", "%41%", "&=+ ", "\x7f", "\\", "\\x41", "\\N{DIGIT}", "\r\n\0", "\U0001f600"],
 )
 @pytest.mark.parametrize("encode", [quote_plus, quote, barely_quoted])
 def test_strangers_long_forms_are_parsed_at_once(text: str, encode: Callable[[str], str]) -> None:
