@@ -9,7 +9,8 @@ that reads it. So a store is looked through before anything is made of it.
     users      have a name, and keys of a mechanism that there is
     rules      are of kinds that there are, about something, and about somebody
     quotas     are numbers, of somebody
-    members    have protocols that can be read
+    members    are there once, and have protocols that can be read
+    producers  have epochs of 16 bits, also once what is open is aborted
     counters   are all there, and leave room for the next numbers
 """
 
@@ -38,6 +39,8 @@ from smq.wire.codec import STRING_BYTES_MAX
 NAME_BYTES_MAX = 3 * STRING_BYTES_MAX + 64
 # Frames have a partition's number, and markers an epoch, in 32 bits. Each shard has had a log.
 _LOG_MAX = (SETTINGS["shards"].at_most or 1) - 1
+# An abort needs one more than an open transaction has. Markers have it in 16 bits.
+_EPOCH_MAX = 2**15 - 1
 _COUNTERS = {"partition_number", "producer_id", "coordinator_epoch", "arrival"}
 # Topic configs of which a shard knows each value, or ends.
 _CHOSEN = {"compression.type", DURABILITY}
@@ -51,6 +54,10 @@ _PARTITIONS = (
     "SELECT topic_id FROM partitions GROUP BY topic_id "
     "HAVING min(partition) = 0 AND max(partition) = count(*) - 1"
 )
+_TWICE = (
+    "(group_id, {0}) IN (SELECT group_id, {0} FROM group_members WHERE {0} NOT NULL"
+    " GROUP BY group_id, {0} HAVING count(*) > 1)"
+).format
 _IS_LONG = f"length(CAST({{}} AS BLOB)) > {STRING_BYTES_MAX}".format
 # A row is impossible for which the condition holds: tables, conditions, and what it is.
 _IMPOSSIBLE = (
@@ -63,6 +70,14 @@ _IMPOSSIBLE = (
         "topics",
         f"namespace != '' AND ({_NO_NAME('namespace')} OR {_NO_NAME('name')})",
         "a name that no topic can have",
+    ),
+    (
+        "topics",
+        (
+            "namespace != '' AND name IN"
+            " (SELECT name FROM topics WHERE namespace != '' GROUP BY name HAVING count(*) > 1)"
+        ),
+        "two topics of one name",
     ),
     (
         "topics",
@@ -122,6 +137,22 @@ _IMPOSSIBLE = (
             " 'CompleteCommit', 'CompleteAbort')"
         ),
         "a transaction in an unknown state",
+    ),
+    (
+        "transactions",
+        f"epoch NOT BETWEEN -1 AND {_EPOCH_MAX} OR state = 'Ongoing' AND epoch = {_EPOCH_MAX}",
+        "an epoch that no producer gets",
+    ),
+    (
+        "group_members",
+        f"{_TWICE('member_id')} OR {_TWICE('instance_id')}",
+        "a member twice",
+    ),
+    ("group_members", "position < 0", "a member in an impossible place"),
+    (
+        "deleting_groups",
+        "group_id IN (SELECT group_id FROM group_members)",
+        "a group with members, which is not deleted",
     ),
 )
 

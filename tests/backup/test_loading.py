@@ -41,7 +41,7 @@ def test_a_store_that_loads_is_left_as_it_is(tmp_path: Path, script: str) -> Non
 
 @pytest.mark.parametrize(
     "script",
-    [member("x''") + "; UPDATE group_members SET position = -1", "UPDATE partitions SET log = 1"],
+    ["UPDATE partitions SET log = 1", "UPDATE partitions SET log = 7 WHERE number = 2"],
 )
 def test_rows_that_end_a_load_are_refused(tmp_path: Path, script: str) -> None:
     path = crafted(tmp_path / "store.sqlite", script)

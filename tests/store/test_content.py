@@ -59,6 +59,28 @@ def member(protocols: str) -> str:
     )
 
 
+MEMBER = member("x''")
+
+
+def member_again(member_id: str) -> str:
+    columns = "client_id, client_host, session_timeout_ms, rebalance_timeout_ms, assignment"
+    return (
+        f"{MEMBER}; UPDATE group_members SET instance_id = 'i'; INSERT INTO group_members "
+        f"(group_id, position, member_id, instance_id, {columns}, protocols) SELECT group_id, 1, "
+        f"{member_id}, {columns}, protocols FROM group_members"
+    )
+
+
+def transaction(state: str, epoch: int) -> str:
+    return (
+        f"INSERT INTO transactions VALUES ('t', 1, {epoch}, 1, 1, 1, 1, '{state}', 1, 1, 1, 0, 0)"
+    )
+
+
+OTHER_TOPIC = "INSERT INTO topics VALUES ('{0:032x}', '{1}', '{2}', 5)".format
+OTHER_PARTITION = "INSERT INTO partitions VALUES ({1}, '{0:032x}', 0, 0, 0)".format
+
+
 def letters(count: int) -> str:
     return f"substr(replace(hex(zeroblob({count})), '0', 'a'), 1, {count})"
 
@@ -101,6 +123,11 @@ CRAFTED = [
         "topics",
         "a topic with an impossible id",
     ),
+    (
+        f"{OTHER_TOPIC(1, 'other', 'flights')}; {OTHER_PARTITION(1, 3)}",
+        "topics",
+        "two topics of one name",
+    ),
     ("DELETE FROM partitions WHERE partition = 0", "topics", "lacks some of its partitions"),
     ("DELETE FROM partitions", "topics", "lacks some of its partitions"),
     ("UPDATE partitions SET log = -1", "partitions", "a partition in an impossible place"),
@@ -132,11 +159,22 @@ CRAFTED = [
     (member("x'00'"), "group_members", "protocols that cannot be read"),
     (member("x'0000000161'"), "group_members", "protocols that cannot be read"),
     (member("x'00000001ff00000000'"), "group_members", "protocols that cannot be read"),
+    (member_again("member_id, NULL"), "group_members", "a member twice"),
+    (member_again("'n', instance_id"), "group_members", "a member twice"),
     (
-        "INSERT INTO transactions VALUES ('t', 1, 1, 1, 1, 1, 1, 'Sleeping', 1, 1, 1, 0, 0)",
-        "transactions",
-        "a transaction in an unknown state",
+        f"{MEMBER}; UPDATE group_members SET position = -1",
+        "group_members",
+        "a member in an impossible place",
     ),
+    (
+        f"{MEMBER}; INSERT INTO deleting_groups VALUES ('g')",
+        "deleting_groups",
+        "a group with members",
+    ),
+    (transaction("Sleeping", 1), "transactions", "a transaction in an unknown state"),
+    (transaction("Empty", -2), "transactions", "an epoch that no producer gets"),
+    (transaction("PrepareAbort", 2**15), "transactions", "an epoch that no producer gets"),
+    (transaction("Ongoing", 2**15 - 1), "transactions", "an epoch that no producer gets"),
     (
         f"INSERT INTO groups VALUES ({letters(NAME_BYTES_MAX + 1)}, NULL, 1, NULL, NULL, NULL)",
         "groups",
@@ -203,6 +241,12 @@ def test_a_store_that_requests_have_filled_opens(tmp_path: Path) -> None:
         "INSERT INTO resource_configs VALUES ('broker', '', 'of.another.version', 'x')",
         f"INSERT INTO groups VALUES ({letters(40_000)}, NULL, 1, NULL, NULL, NULL)",
         "UPDATE topics SET namespace = '', name = id; DELETE FROM partitions WHERE partition = 0",
+        f"{OTHER_TOPIC(1, 'other', 'rides')}; {OTHER_PARTITION(1, 3)}",
+        member_again("'n', NULL"),
+        f"{MEMBER}; INSERT INTO deleting_groups VALUES ('h')",
+        transaction("Empty", -1),
+        transaction("Ongoing", 2**15 - 2),
+        transaction("CompleteAbort", 2**15 - 1),  # Its producer was fenced.
     ],
 )
 def test_a_store_that_an_earlier_version_may_have_filled_opens(tmp_path: Path, script: str) -> None:
@@ -234,6 +278,6 @@ def test_published_bytes_are_those_of_the_lines(tmp_path: Path) -> None:
 
 
 def test_the_states_of_transactions_are_known() -> None:
-    [condition] = [each for table, each, _ in content._IMPOSSIBLE if table == "transactions"]
+    [condition] = [each for _, each, what in content._IMPOSSIBLE if "unknown state" in what]
     states = {each.value for each in TransactionState} - {"Dead"}  # It is forgotten.
     assert states == {*condition.split("'")[1::2]}
