@@ -6,6 +6,7 @@ discards this object and builds a new one from the committed state.
 """
 
 from smq.coordinator.access import AccessControl
+from smq.coordinator.catalog_room import CatalogRoom
 from smq.coordinator.cleaning import Cleaning
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
@@ -34,14 +35,15 @@ class Coordinator:
     ) -> None:
         self.store = store
         store.clamp_times(now.monotonic_ms)
-        self.settings = Settings(store, config)
+        room = CatalogRoom(cluster.catalog_bytes_max)
+        self.settings = Settings(store, config, room)
         config = self.settings.config
         self.chance = chance
         self._led: dict[int, LedPartition] = {}  # As they were found since the last change.
         self._led_changes = 0
         self.access = AccessControl(store, config)
         self.mutations = Mutations()
-        self.topics = Topics(store, config, cluster, chance)
+        self.topics = Topics(store, config, cluster, chance, room)
         self.groups = Groups(store, _group_rules(config), now)
         self.producer_ids = ProducerIds(store)
         places = Places(self._find_place, lambda: self.topics.config_changes)

@@ -4,10 +4,12 @@ They are configs of resources: `broker` (a node's id, or "" for all nodes), `cli
 `group`, and quotas. A change is validated here, and every process learns of it from the catalog.
 """
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from smq.model.catalog import BROKER, CLIENT_METRICS, QUOTA
+from smq.coordinator.catalog_room import CatalogRoom
+from smq.model.catalog import BROKER, CLIENT_METRICS, GROUP, QUOTA
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.live_config import (
@@ -23,17 +25,22 @@ from smq.store.store import Store
 
 PUBLISHED = BROKER, CLIENT_METRICS, QUOTA
 RESOURCES_MAX = 10_000  # Per type: all of them are in every process's memory.
+# Per type, as published: each change encodes all of them, in some 25 ms.
+BYTES_MAX = 1024 * 1024
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Settings:
-    """The changed settings. `problems`: stored settings that cannot be in force."""
+    """The changed settings. What is published of them takes its part of the catalog's `room`."""
 
-    def __init__(self, store: Store, started: Config) -> None:
-        self._store, self.started = store.resource_configs, started
+    def __init__(self, store: Store, started: Config, room: CatalogRoom) -> None:
+        self._store, self.started, self._room = store.resource_configs, started, room
         self._configs = self._store.all()
+        self._bytes = dict.fromkeys((*PUBLISHED, GROUP), 0)
+        for kind, resources in self._configs.items():
+            self._count(kind, sum(_size(name, configs) for name, configs in resources.items()))
         self.changed: Changed = {}
-        self.problems: list[str] = []
+        self._problems: list[str] = []
         self.config = started
         self._of_nodes: dict[int, Config] = {}
         self._use()
@@ -44,8 +51,30 @@ class Settings:
         found: dict[str, Mapping[str, Mapping[str, str]]] = {
             kind: dict(self._configs.get(kind, {})) for kind in PUBLISHED
         }
-        found[BROKER] = dict(self.changed)
+        found[BROKER], found[QUOTA] = dict(self.changed), self._published_quotas()
         return {kind: configs for kind, configs in found.items() if configs}
+
+    def _published_quotas(self) -> Mapping[str, Mapping[str, str]]:
+        """All quotas, or the first of them: earlier versions took more than a catalog can hold."""
+        if self._room.left >= 0:
+            return dict(self.quotas)
+        left = min(BYTES_MAX, self._room.left + self._bytes[QUOTA])
+        found: dict[str, Mapping[str, str]] = {}
+        for entity, quotas in self.quotas.items():
+            left -= _size(entity, quotas)
+            if left < 0:
+                break
+            found[entity] = quotas
+        return found
+
+    @property
+    def problems(self) -> list[str]:
+        """A sentence for stored settings that cannot be in force."""
+        if self._room.left >= 0:
+            return self._problems
+        counts = f"{len(self._published_quotas())} of {len(self.quotas)}"
+        sentence = f"{counts} quotas are in force, since there is no room for more: delete some"
+        return [*self._problems, sentence]
 
     def of_node(self, node_id: int) -> Config:
         """The config in force on a node."""
@@ -106,6 +135,8 @@ class Settings:
                 f"There are {RESOURCES_MAX} resources of this type with configs: "
                 "delete those of some first.",
             )
+        grown = _size(resource, configs) - _size(resource, before)
+        self._check_room(kind, grown)
         if validate_only:
             return
         self._store.replace(kind, resource, before, configs, by)
@@ -113,10 +144,35 @@ class Settings:
             resources[resource] = dict(configs)
         else:
             resources.pop(resource, None)
+        self._count(kind, grown)
         self._use()
+
+    def _check_room(self, kind: str, grown: int) -> None:
+        """Refuse more than other processes can be told: they could not start again."""
+        if grown > 0 and self._bytes[kind] + grown > BYTES_MAX:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Configs of resources of this type may take {BYTES_MAX} bytes: "
+                "delete those of some first.",
+            )
+        if kind in PUBLISHED and not self._room.has(grown):
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION,
+                "This broker has no room for more configs: delete some, or topics, first.",
+            )
+
+    def _count(self, kind: str, grown: int) -> None:
+        self._bytes[kind] = self._bytes.get(kind, 0) + grown
+        if kind in PUBLISHED:
+            self._room.count(grown)
 
     def _use(self) -> None:
         stored = self._configs.get(BROKER, {})
-        self.changed, self.problems = usable(self.started, stored, stored)
+        self.changed, self._problems = usable(self.started, stored, stored)
         self.config = in_force(self.started, self.changed, ALL_NODES)
         self._of_nodes.clear()
+
+
+def _size(resource: str, configs: Mapping[str, str]) -> int:
+    """The bytes that a resource's configs take among others in the published catalog."""
+    return len(json.dumps({resource: dict(configs)})) if configs else 0

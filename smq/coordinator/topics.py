@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import NamedTuple
 
+from smq.coordinator.catalog_room import CatalogRoom
 from smq.coordinator.inputs import Chance, random_uuid
 from smq.model import record_types, topic_schema
 from smq.model.catalog import INTERNAL_TOPICS, NAMESPACE_DEFAULT, Catalog, Published, Topic
@@ -26,7 +27,6 @@ from smq.store.store import Store
 
 PARTITIONS_PER_REQUEST_MAX = 10_000  # Kafka's own limit.
 BROKER_DEFAULT = -1
-CATALOG_HEAD_BYTES_MAX = 1024  # The line of the cluster.
 INTERNAL_STAYS = "This topic is internal: the broker keeps it as it is."
 
 
@@ -53,7 +53,9 @@ class Cluster(NamedTuple):
 class Topics:
     """The topics, and the catalog that other processes see."""
 
-    def __init__(self, store: Store, config: Config, cluster: Cluster, chance: Chance) -> None:
+    def __init__(
+        self, store: Store, config: Config, cluster: Cluster, chance: Chance, room: CatalogRoom
+    ) -> None:
         self._store = store
         self._config = config
         self._chance = chance
@@ -61,7 +63,7 @@ class Topics:
         self._names_by_key = {collision_key(name): name for name in self._topics}
         self._cluster = cluster
         self._counts = [0] * cluster.log_count  # Partitions per log.
-        self._catalog_bytes = CATALOG_HEAD_BYTES_MAX
+        self._room = room
         self._places: dict[int, tuple[Topic, int]] = {}
         for topic in self._topics.values():
             self._count(topic, +1)
@@ -243,7 +245,7 @@ class Topics:
             for log, count in new.items()
         )
         grown = _line_bytes(topic) - (_line_bytes(before) if before else 0)
-        if full or self._catalog_bytes + grown > self._cluster.catalog_bytes_max:
+        if full or not self._room.has(grown):
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
                 "This broker has reached its limit of topics or partitions: delete some first.",
@@ -368,7 +370,7 @@ class Topics:
         self._catalog = None
 
     def _count(self, topic: Topic, sign: int) -> None:
-        self._catalog_bytes += sign * _line_bytes(topic)
+        self._room.count(sign * _line_bytes(topic))
         for log in topic.logs:
             self._counts[log] += sign
         if sign > 0:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from smq.coordinator import settings as module
+from smq.coordinator.catalog_room import HEAD_BYTES_MAX, CatalogRoom
 from smq.coordinator.settings import Settings
-from smq.model.catalog import BROKER, CLIENT_METRICS, GROUP
+from smq.coordinator.topics import NewTopic
+from smq.model.catalog import BROKER, CLIENT_METRICS, GROUP, QUOTA
+from smq.model.client_quotas import key_of
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.config_changes import Changer
 from smq.store.store import Store
@@ -17,7 +20,7 @@ BY = Changer("c", "/10.0.0.1", 5)
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(Store.open(tmp_path / "store.sqlite"), CONFIG)
+    return Settings(Store.open(tmp_path / "store.sqlite"), CONFIG, CatalogRoom(1 << 30))
 
 
 def test_a_change_is_in_force_at_once_for_its_node_or_for_all(settings: Settings) -> None:
@@ -66,6 +69,98 @@ def test_groups_are_not_published_and_resources_are_bounded(
         settings.configure(GROUP, "h", {"a": "1"}, BY)
     assert refused.value.code == ErrorCode.POLICY_VIOLATION
     assert settings.published == {CLIENT_METRICS: {"m": {"a": "1"}}}
+
+
+def entity(number: int) -> str:
+    """The key of an entity that takes as many bytes as one can: some 7 KB."""
+    name = "\U0001f600" * 247
+    return key_of({"user": f"{name}{number:08}", "client-id": name})
+
+
+def is_taken(settings: Settings, number: int) -> bool:
+    """Whether there was room for a quota of an entity."""
+    try:
+        settings.configure(QUOTA, entity(number), {"producer_byte_rate": "1.0"}, BY)
+    except BrokerError as refusal:
+        return refusal.code != ErrorCode.POLICY_VIOLATION
+    return True
+
+
+@pytest.mark.parametrize("kind", [QUOTA, GROUP])
+def test_the_configs_of_all_resources_of_a_type_are_bounded_in_bytes(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(module, "BYTES_MAX", 30)
+    settings.configure(kind, "a", {"rate": "1.0"}, BY)  # {"a": {"rate": "1.0"}}
+    with pytest.raises(BrokerError, match="may take 30 bytes") as refused:
+        settings.configure(kind, "b", {"rate": "1.0"}, BY, validate_only=True)
+    assert refused.value.code == ErrorCode.POLICY_VIOLATION
+    settings.configure(CLIENT_METRICS, "b", {"rate": "1.0"}, BY)
+    settings.configure(kind, "a", {"rate": "2.0"}, BY)
+    settings.configure(kind, "a", {}, BY)
+    settings.configure(kind, "b", {"rate": "1.0"}, BY)
+
+
+def test_quotas_are_published_in_as_many_bytes_as_they_are_counted(
+    driver: CoordinatorDriver,
+) -> None:
+    settings, topics = driver.coordinator.settings, driver.coordinator.topics
+    before = settings._room.left
+    settings.configure(BROKER, "", {"seal.ms": "5"}, BY)
+    settings.configure(CLIENT_METRICS, "m", {"a": "\u00e9", "b": "\n"}, BY)
+    for number in range(20):
+        settings.configure(QUOTA, entity(number), {"producer_byte_rate": "1.0"}, BY)
+    settings.configure(QUOTA, entity(0), {}, BY)
+    driver.coordinator.take_settings()
+    topics.create(NewTopic(name="a"), driver.now)
+    size = len(topics.catalog.encode())
+    counted = before - settings._room.left
+    assert counted <= size <= counted + HEAD_BYTES_MAX
+
+
+def test_quotas_and_topics_share_the_room_of_the_catalog(driver: CoordinatorDriver) -> None:
+    """10,000 quotas with long names ended each start of the coordinator."""
+    coordinator = driver.coordinator
+    configs = {"leader.replication.throttled.replicas": ",".join(["0:1"] * 100_000)}
+    wide = coordinator.topics.create(NewTopic(name="a", configs=configs), driver.now)
+    count = next(number for number in range(200) if not is_taken(coordinator.settings, number))
+    assert count > 50
+    with pytest.raises(BrokerError, match="delete some first"):
+        coordinator.topics.create(NewTopic(name="b", configs=configs), driver.now)
+    coordinator.take_settings()
+    driver.store.commit()
+    driver.restart()
+    settings = driver.coordinator.settings
+    assert (len(settings.published[QUOTA]), settings.problems) == (count, [])
+    assert len(driver.coordinator.topics.catalog.encode()) <= 1024 * 1024
+    with pytest.raises(BrokerError, match="no room for more configs"):
+        settings.configure(QUOTA, entity(count), {"producer_byte_rate": "1.0"}, BY)
+    driver.coordinator.topics.delete(driver.coordinator.topics.find(wide.name))
+    settings.configure(QUOTA, entity(count), {"producer_byte_rate": "1.0"}, BY)
+
+
+def test_a_store_with_more_quotas_than_the_catalog_holds_starts_with_the_first_of_them(
+    driver: CoordinatorDriver,
+) -> None:
+    """An earlier version took them."""
+    for number in range(200):
+        rate = {"producer_byte_rate": "1.0"}
+        driver.store.resource_configs.replace(QUOTA, entity(number), {}, rate, BY)
+    driver.store.commit()
+    driver.restart()
+    settings, topics = driver.coordinator.settings, driver.coordinator.topics
+    in_force = len(settings.published[QUOTA])
+    assert 100 < in_force < 200
+    assert len(topics.catalog.encode()) <= 1024 * 1024
+    [problem] = settings.problems
+    assert problem.startswith(f"{in_force} of 200 quotas are in force")
+    with pytest.raises(BrokerError, match="delete some first"):
+        topics.create(NewTopic(name="a"), driver.now)
+    settings.configure(QUOTA, entity(0), {"producer_byte_rate": "2.0"}, BY)
+    for number in range(100):
+        settings.configure(QUOTA, entity(number), {}, BY)
+    assert (len(settings.published[QUOTA]), settings.problems) == (100, [])
+    topics.create(NewTopic(name="a"), driver.now)
 
 
 def test_a_setting_that_a_later_start_cannot_use_is_reported_kept_and_can_be_unset(

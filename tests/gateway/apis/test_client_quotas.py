@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from smq.coordinator import settings
 from smq.model.errors import ErrorCode
 from smq.wire.generated.alter_client_quotas import AlterClientQuotasRequest
 from smq.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
@@ -93,3 +94,15 @@ def test_creating_partitions_beyond_the_quota_is_throttled(bench: CoordinatorBen
     assert create(bench, 5, "two", 1) == (0, 11_001)
     bench.wait(11_001)
     assert create(bench, 7, "three", 1)[0] == 0
+
+
+def test_quotas_beyond_the_room_for_them_are_refused_one_by_one(
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "BYTES_MAX", 150)
+    entries = [entry([("user", name)], (RATE, 1.0)) for name in "abc"]
+    request = AlterClientQuotasRequest(entries=entries)
+    answers = bench.ask("AlterClientQuotas", 1, request).entries
+    assert [each.error_code for each in answers] == [0, 0, ErrorCode.POLICY_VIOLATION]
+    assert "may take 150 bytes" in answers[2].error_message
+    assert len(described(bench)) == 2
