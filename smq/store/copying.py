@@ -18,7 +18,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Self
 
+from smq.model.config import INT32_MAX
 from smq.model.errors import StoreError, Unavailable
+from smq.model.setting import INT64_MAX
 from smq.store.database import Database
 from smq.store.deleted_topics import NAMESPACE as DELETED
 from smq.store.schema import check_schema
@@ -135,18 +137,34 @@ _RENEW = (
 )
 
 
+# A partition's number is not used again, whatever the counter says.
+_BEYOND_USED = (
+    "UPDATE counters SET next = max(next, (SELECT coalesce(max(number), 0) + 1 FROM partitions)) "
+    "WHERE name = 'partition_number'"
+)
+# A start refuses what is beyond bounds (smq.store.content): a restored broker must not come there
+# by what it gives out.
+_CROWDED = "SELECT name FROM counters WHERE next > iif(name IN (?, ?), ?, ?)"
+_MOST = "partition_number", "coordinator_epoch", INT32_MAX - 10**8, INT64_MAX // 4
+
+
 def renew(path: Path, by: Mapping[str, int]) -> None:
     """Make a copied store another broker's: it gives out no number that the first one, or another
     copy, may have given out since. Raises StoreError.
 
-    Counters rise. Each transactional id gets another producer: at once, or once a transaction is
-    ended. An open one is aborted: its producer may have gone on with it, and only a part is here.
+    Counters rise, and must have room left. Each transactional id gets another producer: at once, or
+    once a transaction is ended. An open one is aborted: its producer may have gone on with it, and
+    only a part is here.
     """
     with _failures_told(path), closing(_connect(path)) as store:
         store.execute("BEGIN")
         names = store.execute("SELECT transactional_id FROM transactions").fetchall()
         for name, count in [*by.items(), ("producer_id", len(names))]:
             store.execute("UPDATE counters SET next = next + ? WHERE name = ?", (count, name))
+        store.execute(_BEYOND_USED)
+        for (name,) in store.execute(_CROWDED, _MOST).fetchall():
+            sentence = f"its counter {name!r} has no room left: somebody has changed this database"
+            raise StoreError(str(path), sentence)
         question = "SELECT next FROM counters WHERE name = 'producer_id'"
         ((end,),) = store.execute(question).fetchall()
         store.executemany(

@@ -1,6 +1,8 @@
 """A copy of the store is of one moment, whatever its owner does meanwhile."""
 
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -128,6 +130,52 @@ def test_a_transactional_id_of_a_copy_has_another_producer(tmp_path: Path) -> No
         assert after[state] == replace(expected, next_producer_id=next_id)
         fresh.add(next_id)
     assert fresh == set(range(1020, 1025))
+
+
+def counters(path: Path) -> dict[str, int]:
+    with closing(sqlite3.connect(path)) as store:
+        return dict(store.execute("SELECT name, next FROM counters").fetchall())
+
+
+def set_counter(path: Path, name: str, value: int) -> None:
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("UPDATE counters SET next = ? WHERE name = ?", (value, name))
+        store.commit()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("producer_id", 2**62 - 1),
+        ("arrival", 2**62 - 1),
+        ("coordinator_epoch", 2**31 - 1),
+        ("coordinator_epoch", 2**31 - 10**8 - 5),  # What is added takes the room.
+        ("partition_number", 2**31 - 1),
+    ],
+)
+def test_a_store_whose_counter_has_no_room_left_is_not_renewed(
+    tmp_path: Path, name: str, value: int
+) -> None:
+    """Its broker gave out the last numbers, and then each start refused it."""
+    store_with(tmp_path / "a", "t").close()
+    set_counter(tmp_path / "a", name, value)
+    check_store(tmp_path / "a")
+    before = counters(tmp_path / "a")
+    with pytest.raises(StoreError, match=f"its counter '{name}' has no room left"):
+        renew(tmp_path / "a", {"producer_id": 1000, "coordinator_epoch": 1000})
+    assert counters(tmp_path / "a") == before
+
+
+def test_a_renewed_store_gives_out_no_number_that_a_partition_has(tmp_path: Path) -> None:
+    for names, expected in (("tuv", 4), ("", 1)):
+        path = tmp_path / f"of {len(names)}"
+        store_with(path, *names).close()
+        set_counter(path, "partition_number", 1)
+        renew(path, {})
+        assert counters(path)["partition_number"] == expected
+        set_counter(path, "partition_number", 9)
+        renew(path, {})
+        assert counters(path)["partition_number"] == 9
 
 
 def test_a_damaged_or_foreign_store_raises_store_error(tmp_path: Path) -> None:
