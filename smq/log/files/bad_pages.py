@@ -92,10 +92,16 @@ class BadPages:
         return bool(self._rows["state"][pages.start : pages.stop].any())
 
     def note(
-        self, at: int, length: int, bad: Collection[int], untried: Collection[int] = ()
+        self,
+        at: int,
+        length: int,
+        bad: Collection[int],
+        untried: Collection[int] = (),
+        left_out: Collection[int] = (),
     ) -> None:
         """A read of these bytes of the file has failed in the pages `bad`, and has not come to
-        those of `untried`, which may be bad too; it has succeeded in the others."""
+        those of `untried`, which may be bad too. It was not to read those of `left_out`: they
+        failed when it began, and may be well by now. It has succeeded in the others."""
         if not (len(bad) or len(untried) or len(self._rows)):
             return
         failed, left = np.array([*bad], np.int64), np.array([*untried], np.int64)
@@ -104,7 +110,8 @@ class BadPages:
         # Of a page that was read in part the disk may lack the rest.
         first, end = -(-at // PAGE_BYTES), (at + length) // PAGE_BYTES
         were_bad = first + np.flatnonzero(rows["state"][first:end] == _FAILS)
-        read = np.setdiff1d(were_bad, np.concatenate((failed, left)))
+        unread = failed, left, np.array([*left_out], np.int64)
+        read = np.setdiff1d(were_bad, np.concatenate(unread))
         self._begin(read, _READ)
         self._begin(failed[rows["state"][failed] != _FAILS], _FAILS)
         rows["is_met"][read] = rows["is_met"][failed] = True

@@ -6,7 +6,7 @@ with zeros for pages that fail: no check takes zeros for a frame.
 
 import errno
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -35,13 +35,15 @@ _OF_DISK = frozenset(
 
 class Salvaged(NamedTuple):
     """Bytes, how many of them are zeros since they were not read, and why: an error, in the pages
-    `bad_pages` of the file; `untried` was left out, or not come to."""
+    `bad_pages` of the file. It has not come to those of `untried`; `left_out` it was not to
+    read."""
 
     data: np.ndarray
     lost_bytes: int
     failure: OSError | None
     bad_pages: Sequence[int] = ()
     untried: Sequence[int] = ()
+    left_out: Sequence[int] = ()
 
 
 def is_of_disk(error: OSError) -> bool:
@@ -87,14 +89,14 @@ class _RepeatedRead:
         """All but some pages, and but those that fail. After BAD_PAGES_MAX of these it tries no
         page of what fails as a whole block."""
         self._data = np.zeros(self._end - self._at, np.uint8)
-        self._untried = [int(page) for page in left_out]
-        for start, stop in _blocks(self._at, self._end, sorted(self._untried)):
+        not_to_read = sorted(int(page) for page in left_out)
+        for start, stop in _blocks(self._at, self._end, not_to_read):
             has_failed = self._failure is not None and (start, stop) == (self._at, self._end)
             if has_failed or not self._read(start, stop):
                 self._try_pages(start, stop)
-        unread = self._bad + self._untried
-        lost_bytes = sum(map(self._bytes_of, unread))
-        return Salvaged(self._data, lost_bytes, self._failure, self._bad, self._untried)
+        unread = self._bad, self._untried, not_to_read
+        lost_bytes = sum(map(self._bytes_of, chain(*unread)))
+        return Salvaged(self._data, lost_bytes, self._failure, *unread)
 
     def _try_pages(self, start: int, stop: int) -> None:
         bad_max = len(self._bad) + BAD_PAGES_MAX if len(self._bad) < BAD_PAGES_MAX else 0

@@ -74,12 +74,17 @@ class WalSegment:
         return int(np.argmax(is_unread)) if is_unread.any() else len(spans)
 
     def note_read(
-        self, at: int, length: int, bad: Sequence[int] = (), untried: Sequence[int] = ()
+        self,
+        at: int,
+        length: int,
+        bad: Sequence[int] = (),
+        untried: Sequence[int] = (),
+        left_out: Sequence[int] = (),
     ) -> None:
         """See BadPages.note(). What ends with the file has all that there is of its last page."""
         if at + length == self.end - self.start:
             length = self.pages * PAGE_BYTES - at
-        self.bad_pages.note(at, length, bad, untried)
+        self.bad_pages.note(at, length, bad, untried, left_out)
 
     @property
     def pages(self) -> int:

@@ -149,27 +149,31 @@ class Wal:
             return
         at, length = position - segment.start, min(length, segment.end - position)
         loaded = self._begun(segment, length, at, lambda found: done(found.bad_pages))
-        fd, is_cached = segment.fd, segment.is_cached
+        fd, bad, untried = segment.fd, list[int](), list[int]()
+        read = partial(self._read_alone, segment, is_cached=segment.is_cached)
 
-        bad, untried = list[int](), list[int]()
-
-        def try_one(page: int) -> None:
-            start = page * PAGE_BYTES
-            size = min(PAGE_BYTES, at + length - start)
-            try:
-                if is_cached:
-                    self._disk.read(fd, size, start)
-                else:
-                    self.past_cache.read_alone(segment, size, start)
-            except OSError as error:
-                (bad if is_of_disk(error) else untried).append(page)
-
-        def try_each() -> Salvaged:
+        def try_each() -> None:
             for page in pages_of(at, length):
-                try_one(page)
-            return Salvaged(np.empty(0, np.uint8), 0, None, bad, untried)
+                start = page * PAGE_BYTES
+                try:
+                    read(min(PAGE_BYTES, at + length - start), start)
+                except OSError as error:
+                    (bad if is_of_disk(error) else untried).append(page)
 
-        self._background.submit(JobLane.READS, try_each, loaded)
+        def tried(_: object) -> None:
+            none = Salvaged(np.empty(0, np.uint8), 0, None)
+            if segment.fd == fd:
+                loaded(none._replace(bad_pages=bad, untried=untried))
+            else:  # Another file has taken its place, of which this says nothing.
+                loaded(none._replace(left_out=pages_of(at, length)))
+
+        self._background.submit(JobLane.READS, try_each, tried)
+
+    def _read_alone(self, segment: WalSegment, length: int, at: int, *, is_cached: bool) -> None:
+        if is_cached:
+            self._disk.read(segment.fd, length, at)
+        else:
+            self.past_cache.read_alone(segment, length, at)
 
     def _begun(
         self, segment: WalSegment, length: int, at: int, done: Callable[[Salvaged], None]
@@ -184,7 +188,7 @@ class Wal:
             assert segment.pins > 0
             segment.pins -= 1
             self._loading -= 1
-            segment.note_read(at, length, found.bad_pages, found.untried)
+            segment.note_read(at, length, found.bad_pages, found.untried, found.left_out)
             if was_cached and not segment.is_cached:
                 self._drop_again(segment)
             done(found)

@@ -243,6 +243,15 @@ def test_a_read_that_does_not_come_to_pages_leaves_what_is_known_of_them(pages: 
     assert pages.to_try(5, COUNT_MAX, LOOKS_MAX) == []
 
 
+def test_a_read_that_leaves_pages_out_changes_nothing_of_them(pages: BadPages) -> None:
+    note(pages, 0, 3)
+    pages.note(0, 8 * PAGE_BYTES, (), (), [3, 4])
+    assert pages.failing().tolist() == [3]
+    pages.note(0, 8 * PAGE_BYTES, ())
+    pages.note(0, 8 * PAGE_BYTES, (), (), [3])
+    assert pages.failing().tolist() == []
+
+
 def test_no_page_behind_the_end_is_tried(pages: BadPages) -> None:
     note(pages, 0, 4, 8, 9)
     assert pages.to_try(8, COUNT_MAX, LOOKS_MAX) == [(0, range(4, 6))]

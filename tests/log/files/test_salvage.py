@@ -54,7 +54,7 @@ def test_all_but_the_bad_pages_is_read(  # noqa: PLR0913, PLR0917
     expected = np.frombuffer(file.read_bytes(), np.uint8).copy()
     expected[lost.start : lost.stop] = 0
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure, bad_pages, _ = salvage(disk, fd, length, at)
+    data, lost_bytes, failure, bad_pages, *_ = salvage(disk, fd, length, at)
     assert (data == expected[at : at + length]).all()
     assert lost_bytes == len(lost)
     assert list(bad_pages) == list(range(lost.start // PAGE_BYTES, -(-lost.stop // PAGE_BYTES)))
@@ -64,7 +64,7 @@ def test_all_but_the_bad_pages_is_read(  # noqa: PLR0913, PLR0917
 
 def test_a_good_file_is_read_once(disk: FailingDisk, file: Path) -> None:
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure, bad_pages, untried = salvage(disk, fd, SIZE, 0)
+    data, lost_bytes, failure, bad_pages, untried, _ = salvage(disk, fd, SIZE, 0)
     assert data.tobytes() == file.read_bytes()
     assert (lost_bytes, failure, disk.calls["read"]) == (0, None, 1)
     assert not bad_pages
@@ -75,7 +75,7 @@ def test_a_good_file_is_read_once(disk: FailingDisk, file: Path) -> None:
 def test_a_dead_disk_is_given_up_after_some_pages(disk: FailingDisk, file: Path) -> None:
     disk.fail("read")
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure, bad_pages, untried = salvage(disk, fd, SIZE, 0)
+    data, lost_bytes, failure, bad_pages, untried, _ = salvage(disk, fd, SIZE, 0)
     assert not data.any()
     assert lost_bytes == SIZE
     assert [*bad_pages, *untried] == list(range(-(-SIZE // PAGE_BYTES)))
@@ -96,11 +96,11 @@ def test_pages_that_are_left_out_are_not_read_and_all_others_are(
         expected[page * PAGE_BYTES :][:PAGE_BYTES] = 0
     disk.bad_places = [(file.name, page * PAGE_BYTES, page * PAGE_BYTES + 1) for page in left_out]
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure, bad_pages, untried = salvage_some(disk, fd, SIZE - at, at, left_out)
+    data, lost_bytes, failure, *pages = salvage_some(disk, fd, SIZE - at, at, left_out)
     os.close(fd)
     assert (data == expected[at:]).all()
     assert lost_bytes == len(left_out) * PAGE_BYTES - at
-    assert (failure, list(bad_pages), list(untried)) == (None, [], left_out)
+    assert (failure, pages) == (None, [[], [], left_out])
     assert disk.calls["read"] == 4  # Between them; the last ones are more than a block.
 
 

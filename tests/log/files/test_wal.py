@@ -1,13 +1,15 @@
 """A log's bytes by position: written, read and loaded, and segments that are replaced."""
 
 import errno
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from smq.log.files.background import JobLane
+from smq.log.files.background import Background, InlineBackground, JobLane
 from smq.log.files.disk import PAGE_BYTES, Disk, OsDisk, read_now
 from smq.log.files.salvage import BAD_PAGES_MAX
 from smq.log.files.segment import UnreadableSegment
@@ -98,7 +100,7 @@ def test_a_thousand_loads_of_one_block_are_answered_a_few_a_turn(tmp_path: Path)
     assert wal.segments[0].pins == 0
 
 
-def pages_wal(directory: Path, disk: FailingDisk, held: HeldBackground | None = None) -> Wal:
+def pages_wal(directory: Path, disk: FailingDisk, held: Background | None = None) -> Wal:
     """A log of two segments of eight pages each, of which three of the first cannot be read."""
     wal = new_wal(directory, disk, WalLimits(8 * PAGE_BYTES), background=held)
     wal.write(memoryview(bytes([7]) * (16 * PAGE_BYTES)), 0, 16 * PAGE_BYTES)
@@ -132,6 +134,50 @@ def test_a_load_does_not_read_what_is_known_to_fail_and_the_log_tries_it_page_by
     assert pages.failing().tolist() == [3, 6]
     wal.try_again(100 * PAGE_BYTES, PAGE_BYTES, lambda _: tried.append(2))
     assert tried == [1, 2]
+    wal.files.close()
+
+
+class AnswersLater(InlineBackground):
+    """Does jobs at once, and tells what reads gave in an order that the test chooses."""
+
+    def __init__(self) -> None:
+        self.answers: list[Callable[[], None]] = []
+
+    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def told(found: Any) -> None:
+            self.answers.append(partial(done, found))
+
+        super().submit(lane, job, told if lane is JobLane.READS else done)
+
+
+def test_a_page_that_heals_while_a_read_leaves_it_out_stays_healed(tmp_path: Path) -> None:
+    """It failed again for each reader that had begun before, and was never served."""
+    disk, later = FailingDisk(OsDisk()), AnswersLater()
+    wal = pages_wal(tmp_path, disk, later)
+    wal.load(0, 8 * PAGE_BYTES, lambda _: None)
+    later.answers.pop()()
+    assert wal.segments[0].bad_pages.failing().tolist() == [2, 3, 6]
+    wal.load(0, 8 * PAGE_BYTES, lambda _: None)
+    disk.bad_places = []
+    wal.try_again(0, 8 * PAGE_BYTES, lambda _: None)
+    load, try_again = later.answers
+    try_again()
+    load()
+    assert wal.segments[0].bad_pages.failing().tolist() == []
+    wal.files.close()
+
+
+def test_a_try_of_a_replaced_file_says_nothing_of_the_new_one(tmp_path: Path) -> None:
+    """A frame that the new file had was lost."""
+    disk, later = FailingDisk(OsDisk()), AnswersLater()
+    wal = pages_wal(tmp_path, disk, later)
+    segment, tried = wal.segments[0], list[list[int]]()
+    wal.try_again(0, 8 * PAGE_BYTES, lambda bad: tried.append([*bad]))
+    disk.bad_places = []
+    wal.swap(segment, wal.write_again(segment, memoryview(b""), segment.end, segment.end))
+    later.answers[0]()
+    assert tried == [[]]
+    assert segment.bad_pages.failing().tolist() == []
     wal.files.close()
 
 
