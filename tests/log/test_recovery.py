@@ -4,6 +4,7 @@ import shutil
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shm.kernels.base.words import (
@@ -14,11 +15,13 @@ from shm.kernels.base.words import (
     WORD_RING_START,
     WORD_WRITTEN,
 )
+from shm.kernels.log.producers import PRODUCER_COLUMNS, R_BATCH_COUNT, R_PARTITION
 from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import QUARANTINE
 from smq.testing.disk import FailingDisk
+from tests.log.files.test_checkpoint import craft, parts_of
 from tests.log.logs import (
     BOOT,
     DISK,
@@ -282,6 +285,21 @@ def test_the_frames_are_served_when_other_files_are_lost(tmp_path: Path, lost: s
     log = start(tmp_path, generation=1, levels=LEVELS).log
     assert contents(log) == before
     assert [end(log, n) for n in LEVELS] == [30, 30, 30]
+
+
+def test_a_checkpoint_that_no_log_writes_is_passed_over(tmp_path: Path) -> None:
+    """Of a restored snapshot: a producer of 2^40 batches killed the shard at each start."""
+    before = filled(tmp_path)
+    for name in (FILE_NAME, FILE_NAME_BEFORE):
+        text, _ = parts_of(tmp_path / name)
+        producer = np.zeros(PRODUCER_COLUMNS, np.int64)
+        producer[[R_PARTITION, R_BATCH_COUNT]] = 1, 2**40
+        counted = text.replace(b'"producer_count":0', b'"producer_count":1')
+        assert counted != text
+        craft(tmp_path / name, counted, producer)
+    log = start(tmp_path, generation=1, levels=LEVELS).log
+    assert contents(log) == before
+    assert "is damaged: using the previous one" in log.notices[0]
 
 
 def test_with_a_lost_checkpoint_nothing_is_read_below_the_oldest_frame(tmp_path: Path) -> None:

@@ -8,6 +8,10 @@
 The last byte of the magic is the version of the format. In version 1 the check covers what follows
 it, in later ones the magic too: this tells a newer file from a damaged one.
 
+A right check says that nothing has changed by chance, not who wrote it: a snapshot may come from
+anywhere. So what is read is judged before anything uses it. Kernels take it as it is: a producer
+with more batches than a row has room for would have them written over other rows.
+
 The file is written whole, synced, then renamed. A start takes the ends of partitions from the
 frames themselves. Sealed ends, log starts, leader epochs, and the producers of recycled batches are
 known from the checkpoint only.
@@ -17,16 +21,31 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from shm.kernels.base.crc32c import crc32c
-from shm.kernels.log.producers import PRODUCER_COLUMNS, R_LAST_MS
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES
+from shm.kernels.log.producers import (
+    PRODUCER_BATCHES,
+    PRODUCER_COLUMNS,
+    R_BATCH_COUNT,
+    R_BATCHES,
+    R_COORDINATOR_EPOCH,
+    R_EPOCH,
+    R_LAST_MS,
+    R_NEWEST,
+    R_PARTITION,
+)
+from shm.layout import PARTITIONS_PER_LOG_MAX
 from smq.log.files.disk import Disk
 from smq.log.files.pieces import by_pieces
-from smq.model.errors import MadeByNewer
+from smq.model.config import INT32_MAX
+from smq.model.errors import MadeByNewer, StoreError
+from smq.model.setting import INT64_MAX
 
 MAGIC = b"SMQCKPT"
 VERSION = 4  # Version 1 has no transactions; in 2 the aborted ones are in the JSON; 3: see below.
@@ -36,6 +55,19 @@ FILE_NAME = "checkpoint"
 FILE_NAME_BEFORE = "checkpoint.before"
 PARTITIONS_PIECE = 256  # Encoded per step, and …
 BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
+# What a log may have written. No log gets to such offsets and positions, and sums with them fit.
+_PLACES = 0, INT64_MAX // 2
+_NUMBERS = 0, 2**32 - 1  # A frame has a partition's number in 32 bits.
+_INT16, _INT32, _INT64 = (-(2**15), 2**15 - 1), (-INT32_MAX - 1, INT32_MAX), (-(2**63), INT64_MAX)
+_PRODUCER_BOUNDS = {
+    R_PARTITION: _NUMBERS,
+    R_EPOCH: _INT16,
+    R_BATCH_COUNT: (0, PRODUCER_BATCHES),
+    R_NEWEST: (0, PRODUCER_BATCHES - 1),
+    R_COORDINATOR_EPOCH: (-INT32_MAX, INT32_MAX + 1),  # One is added.
+    **{R_BATCHES + 4 * i: _INT32 for i in range(PRODUCER_BATCHES)},  # First sequences …
+    **{R_BATCHES + 4 * i + 1: _INT32 for i in range(PRODUCER_BATCHES)},  # … and last ones.
+}
 
 
 @dataclass(slots=True)
@@ -187,9 +219,16 @@ class Checkpoint:
     @classmethod
     def _load(cls, path: Path) -> "Checkpoint | None":
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
+            return cls.of(path.read_bytes(), path)
+        except (FileNotFoundError, Implausible):
             return None
+
+    @classmethod
+    def of(cls, data: bytes, path: Path) -> "Checkpoint | None":
+        """The checkpoint that is in the bytes of a file; None: they are damaged.
+
+        Raises MadeByNewer; Implausible if the check is right, and no log writes such content.
+        """
         if len(data) < _TEXT_AT:
             return None
         magic, version, check = _HEAD.unpack_from(data)
@@ -200,10 +239,25 @@ class Checkpoint:
             return None
         if version > VERSION:
             raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {VERSION}")
+        try:
+            found = cls._parsed(version, data)
+            _judge(found)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            raise Implausible(
+                str(path),
+                "its check is right, but no log writes what is in it: somebody has changed it",
+            ) from None
+        return found
+
+    @classmethod
+    def _parsed(cls, version: int, data: bytes) -> "Checkpoint":
+        """The content of a file. Raises almost anything if no log has written it."""
         text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]
         head = json.loads(body[:text_bytes])
         words = np.frombuffer(body[text_bytes:], np.int64)
-        end = head.get("producer_count", len(words) // PRODUCER_COLUMNS) * PRODUCER_COLUMNS
+        count = head.get("producer_count", len(words) // PRODUCER_COLUMNS)
+        _require([count], (0, len(words) // PRODUCER_COLUMNS))
+        end = count * PRODUCER_COLUMNS
         aborted = words[end:] if version > 2 else np.array(head.get("aborted", []), np.int64)
         partitions = [_partition(*row) for row in head["partitions"]]
         transactions = TransactionsCopy(
@@ -218,6 +272,55 @@ class Checkpoint:
             words[:end].reshape(-1, PRODUCER_COLUMNS).copy(),
             transactions if version > 3 else _lowered(transactions, partitions),
         )
+
+
+class Implausible(StoreError):
+    """A checkpoint with a right check and a content that no log has written."""
+
+
+def _judge(found: Checkpoint) -> None:
+    """Raise ValueError or TypeError unless a log can have written it."""
+    _require([found.position], _PLACES)
+    _require([found.synced], (0, found.position))
+    _require([found.generation], _INT32)
+    _require([found.position % FRAME_ALIGNMENT_BYTES], (0, 0))
+    _require([len(found.partitions)], (0, PARTITIONS_PER_LOG_MAX))
+    for each in found.partitions:
+        _judge_partition(each)
+    for column, bounds in _PRODUCER_BOUNDS.items():
+        _require_all(found.producers[:, column], bounds)
+    for opened in found.transactions.open:
+        _require([opened.number], _NUMBERS)
+        _require([opened.producer_id, opened.since_ms], _INT64)
+        _require([opened.epoch], _INT16)
+        _require([opened.first_offset], _PLACES)
+    for rows in found.transactions.aborted:
+        for column, bounds in enumerate((_NUMBERS, _INT64, _INT16, _PLACES, _PLACES)):
+            _require_all(rows[:, column], bounds)
+
+
+def _judge_partition(state: PartitionCheckpoint) -> None:
+    _require([state.number], _NUMBERS)
+    bounds = state.log_start, state.log_end, state.sealed_end
+    _require([*bounds, state.compacted_end, state.decided_end], _PLACES)
+    _require([state.max_timestamp, state.unsealed_bytes, state.unsealed_since_ms], _INT64)
+    _require([epoch for epoch, _ in state.epochs], _INT32)
+    _require([offset for _, offset in state.epochs], _PLACES)
+    if any(before[0] >= after[0] for before, after in pairwise(state.epochs)):
+        raise ValueError("its epochs do not grow")
+
+
+def _require(values: Sequence[object], bounds: tuple[int, int]) -> None:
+    """Raise ValueError unless all are numbers within the bounds."""
+    low, high = bounds
+    for value in values:
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError("a number beyond its bounds")
+
+
+def _require_all(column: np.ndarray, bounds: tuple[int, int]) -> None:
+    if len(column):
+        _require([int(column.min()), int(column.max())], bounds)
 
 
 def _partition(number: int, epochs: list[list[int]], *values: int) -> PartitionCheckpoint:

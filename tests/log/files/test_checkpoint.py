@@ -6,13 +6,25 @@ import numpy as np
 import pytest
 
 from shm.kernels.base.crc32c import crc32c
-from shm.kernels.log.producers import PRODUCER_COLUMNS
+from shm.kernels.log.producers import (
+    PRODUCER_COLUMNS,
+    R_BATCH_COUNT,
+    R_BATCHES,
+    R_COORDINATOR_EPOCH,
+    R_EPOCH,
+    R_LAST_MS,
+    R_NEWEST,
+    R_PARTITION,
+    R_PRODUCER_ID,
+)
+from shm.layout import PARTITIONS_PER_LOG_MAX
 from smq.log.files.checkpoint import (
     FILE_NAME,
     FILE_NAME_BEFORE,
     NO_TRANSACTIONS,
     Aborted,
     Checkpoint,
+    Implausible,
     Open,
     PartitionCheckpoint,
     TransactionsCopy,
@@ -27,6 +39,7 @@ def checkpoint(position: int = 4096) -> Checkpoint:
         PartitionCheckpoint(2**31),
     ]
     producers = np.arange(2 * PRODUCER_COLUMNS, dtype=np.int64).reshape(2, -1)
+    producers[:, R_BATCH_COUNT], producers[:, R_NEWEST] = (3, 5), (2, 4)
     transactions = TransactionsCopy(
         [Open(7, 11, 3, 150, 1_700), Open(2**31, 2**40, 0, 0, 0)],
         [np.array([Aborted(7, 12, 0, 130, 140), Aborted(7, 2**40, 0, 128, 141)])],
@@ -42,11 +55,21 @@ def told(loaded: Checkpoint) -> tuple[list[Open], list[list[int]]]:
 
 def rewritten(path: Path, version: int, cut: bytes, *, by: bytes = b"") -> None:
     """Make a checkpoint one of an earlier version, which has other text."""
+    text, words = parts_of(path)
+    assert cut in text
+    craft(path, text.replace(cut, by), words, version)
+
+
+def parts_of(path: Path) -> tuple[bytes, np.ndarray]:
+    """The JSON of a checkpoint, and its words."""
     data = path.read_bytes()
-    text_bytes = int.from_bytes(data[12:16], "little")
-    text = data[16 : 16 + text_bytes].replace(cut, by)
-    assert len(text) != text_bytes
-    body = len(text).to_bytes(4, "little") + text + data[16 + text_bytes :]
+    end = 16 + int.from_bytes(data[12:16], "little")
+    return data[16:end], np.frombuffer(data[end:], np.int64).copy()
+
+
+def craft(path: Path, text: bytes, words: np.ndarray, version: int = 4) -> None:
+    """Write a checkpoint of any content, with a right check."""
+    body = len(text).to_bytes(4, "little") + text + words.tobytes()
     head = b"SMQCKPT" + bytes([version])
     checked = np.frombuffer(body if version == 1 else head + body, np.uint8)
     check = int(crc32c(checked, 0, len(checked)))
@@ -193,3 +216,137 @@ def test_a_cut_file_is_noticed(tmp_path: Path) -> None:
     for length in range(len(good)):
         (tmp_path / FILE_NAME).write_bytes(good[:length])
         assert Checkpoint.load(tmp_path) == (None, False)
+
+
+def refused(directory: Path, text: bytes, words: np.ndarray) -> None:
+    """Assert that the one before serves instead of this one, and that a restore can tell why."""
+    path = directory / FILE_NAME
+    craft(path, text, words)
+    loaded, is_newest = Checkpoint.load(directory)
+    assert loaded is not None
+    assert (loaded.position, is_newest) == (2048, False)
+    with pytest.raises(Implausible, match="no log writes what is in it: somebody has changed it"):
+        Checkpoint.of(path.read_bytes(), path)
+
+
+@pytest.fixture
+def crafted(tmp_path: Path) -> Path:
+    """A log's directory with two checkpoints."""
+    checkpoint(2048).save(OsDisk(), tmp_path)
+    checkpoint(4096).save(OsDisk(), tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"[]", b"{}", b"1", b"\xff", b"[" * 100_000, b'{"position":' + b"9" * 5000 + b"}",
+        b'{"position":64,"synced":0,"generation":1,"producer_count":2,"partitions":7}',
+        b'{"position":64,"synced":0,"generation":1,"producer_count":2,"partitions":{"a":1}}',
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_another_shape_counts_as_damaged(crafted: Path, text: bytes) -> None:
+    """Each start ended with a trace."""
+    _, words = parts_of(crafted / FILE_NAME)
+    refused(crafted, text, words)
+
+
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        ('"position":4096', each)
+        for each in (
+            '"position":-64', '"position":4097', f'"position":{2**63 - 64}', '"position":null',
+            '"position":4096.0', '"position":true', '"position":"4096"', '"other":4096',
+        )
+    ]
+    + [('"synced":2048', f'"synced":{each}') for each in (-1, 4097)]
+    + [('"generation":9', f'"generation":{each}') for each in (2**31, 2**70)]
+    + [
+        ('"producer_count":2', f'"producer_count":{each}')
+        for each in (-1, 1, 3, 2**70, '"2"', "[2]", "2.0", "true")
+    ]
+    + [
+        ("[7,11,3,150,1700]", each)
+        for each in (
+            "7", "[7,11,3,150]", "[7,11,3,150,1700,1]", "[-1,11,3,150,1700]",
+            f"[{2**32},11,3,150,1700]", f"[7,{2**63},3,150,1700]", "[7,11,32768,150,1700]",
+            "[7,11,3,-1,1700]", f"[7,11,3,{2**63 - 1},1700]", f"[7,11,3,150,{2**63}]",
+            '[7,11,3,"150",1700]', "[[],11,3,150,1700]",
+        )
+    ]
+    + [("[7,[[0,0],[3,120]],", each) for each in (
+        f"[{2**70},[[0,0]],", f"[{2**32},[[0,0]],", "[-1,[[0,0]],", "[1.5,[[0,0]],", "[7,7,",
+        "[7,[7],", "[7,[[0,0,0]],", "[7,[[3,0],[3,120]],", "[7,[[3,0],[0,120]],",
+        f"[7,[[{2**31},0]],", f"[7,[[0,{2**63 - 1}]],", "[7,[[0,-1]],", '[7,[["a",0]],', "[[],[],",
+    )]
+    + [("10,200,150,1700,4000,55,0,0]", each) for each in (
+        "10,200,150,1700,4000,55,0,0,0]", "-1,200,150,1700,4000,55,0,0]",
+        f"10,{2**63 - 1},150,1700,4000,55,0,0]", f"10,200,{2**63 - 1},1700,4000,55,0,0]",
+        f"10,200,150,{2**63},4000,55,0,0]", f"10,200,150,1700,4000,{2**63},0,0]",
+        "10,200,150,1700,4000,55,-1,0]", "10,200,150,1700,4000,55,0,null]",
+    )],
+)  # fmt: skip
+def test_a_checkpoint_with_a_number_that_no_log_has_counts_as_damaged(
+    crafted: Path, said: str, instead: str
+) -> None:
+    """A partition's number of 71 bits ended each start."""
+    text, words = parts_of(crafted / FILE_NAME)
+    assert said.encode() in text
+    refused(crafted, text.replace(said.encode(), instead.encode(), 1), words)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        (R_BATCH_COUNT, 2**40), (R_BATCH_COUNT, 6), (R_BATCH_COUNT, -1), (R_NEWEST, 5),
+        (R_NEWEST, -1), (R_NEWEST, 2**50), (R_PARTITION, -1), (R_PARTITION, 2**32),
+        (R_PARTITION, 2**63 - 1), (R_EPOCH, 2**15), (R_EPOCH, -(2**15) - 1),
+        (R_BATCHES, 2**31), (R_BATCHES + 4 * 4 + 1, 2**31), (R_COORDINATOR_EPOCH, 2**31 + 1),
+        (2 * PRODUCER_COLUMNS, -1), (2 * PRODUCER_COLUMNS + 4, 2**63 - 1),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_with_a_row_that_no_log_writes_counts_as_damaged(
+    crafted: Path, column: int, value: int
+) -> None:
+    """A row that claimed 2^40 batches killed the shard at each start, and one with 22 changed the
+    rows of other producers."""
+    text, words = parts_of(crafted / FILE_NAME)
+    words[column] = value
+    refused(crafted, text, words)
+
+
+@pytest.mark.parametrize("more", [-1, 1, -PRODUCER_COLUMNS])
+def test_a_checkpoint_with_a_part_of_a_row_counts_as_damaged(crafted: Path, more: int) -> None:
+    text, words = parts_of(crafted / FILE_NAME)
+    refused(crafted, text, np.resize(words, len(words) + more))
+
+
+def test_a_checkpoint_with_more_partitions_than_a_log_has_counts_as_damaged(crafted: Path) -> None:
+    text, words = parts_of(crafted / FILE_NAME)
+    row = b"[1,[],0,0,0,0,0,0,0,0],"
+    more = text.replace(b'"partitions":[', b'"partitions":[' + row * PARTITIONS_PER_LOG_MAX)
+    refused(crafted, more, words)
+
+
+def test_the_greatest_numbers_of_a_log_are_read_back(tmp_path: Path) -> None:
+    written = checkpoint()
+    last, place, low = 2**63 - 1, 2**62 - 1, -(2**63)
+    epochs = [(-1, 0), (2**31 - 1, place)]
+    bounds = place, place, place, low, last, last, place, place
+    written.partitions = [PartitionCheckpoint(2**32 - 1, epochs, *bounds)]
+    written.producers[0, [R_PARTITION, R_PRODUCER_ID, R_LAST_MS]] = 2**32 - 1, low, last
+    written.producers[0, [R_EPOCH, R_COORDINATOR_EPOCH]] = 2**15 - 1, 2**31
+    written.producers[1, [R_EPOCH, R_COORDINATOR_EPOCH]] = -(2**15), 1 - 2**31
+    written.producers[0, R_BATCHES : R_BATCHES + 4] = -1, 2**31 - 1, place, last
+    written.transactions = TransactionsCopy(
+        [Open(2**32 - 1, last, 2**15 - 1, place, last)],
+        [np.array([Aborted(2**32 - 1, last, 2**15 - 1, place, place)])],
+    )
+    written.save(OsDisk(), tmp_path)
+    loaded, is_newest = Checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert is_newest
+    assert loaded.partitions == written.partitions
+    assert told(loaded) == told(written)
+    assert (loaded.producers == written.producers).all()
