@@ -119,7 +119,7 @@ def _copy_bytes(fd: int, out: int, length: int) -> None:
         at += count
 
 
-def write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes | memoryview) -> None:
     """Create a file with synced content. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("xb") as file:

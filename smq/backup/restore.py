@@ -14,6 +14,7 @@ The restored broker continues the snapshot's time line, on which ages count: on 
 exactly, elsewhere as far as the wall clock has gone on since the cut, but never back.
 """
 
+import os
 import secrets
 import shutil
 from collections.abc import Callable
@@ -33,13 +34,14 @@ from smq.app.supervisor.datadir import (
 from smq.backup import folder
 from smq.backup.files import copy, sync_directories, write
 from smq.backup.folder import About
-from smq.backup.held import HeldFolder, NotWhole
+from smq.backup.held import HeldFolder
 from smq.backup.loading import check_it_loads
 from smq.backup.objects import Topics, Ways, bring, bring_others
 from smq.backup.take import Refused, keep_found_topics
 from smq.backup.wal import check_segment, write_only
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
+from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT, Checkpoint
 from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
 from smq.store.access import Stored, forget_users, stored
@@ -50,6 +52,8 @@ from smq.store.database import refuse_newer
 # that do not know each other. A generation and a coordinator's epoch have 31 bits on the wire.
 EPOCHS_SKIPPED = range(10**4, 10**7 + 1)
 IDS_SKIPPED = range(10**6, 2**40 + 1)
+# 64 MB of it are producers; the rest has room for some 20 million aborted transactions.
+CHECKPOINT_BYTES_MAX = 1 << 30
 _LOCKS = {"lock", "supervisor.lock"}
 
 Advance = Callable[[int], None]
@@ -100,7 +104,7 @@ class Restoring:
             try:
                 self._bring(held, meta)
                 access = stored(self.data_dir / folder.STORE)
-            except (OSError, StoreError, Refused, NotWhole):
+            except BaseException:
                 self._clear()
                 raise
             if self.is_new_cluster:
@@ -190,16 +194,30 @@ class Restoring:
         return partition_numbers(store)
 
     def _bring_logs(self, held: HeldFolder, known: set[int]) -> None:
+        """The segments and the checkpoints. No snapshot has other files there: a start may believe
+        a look-up table, and would serve what it names, at any place."""
+
+        def open_segment(path: Path) -> int:
+            fd = held.open(path)
+            try:
+                check_segment(path, os.fstat(fd).st_size)
+            except StoreError:
+                os.close(fd)
+                raise
+            return fd
+
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name
             size = path.stat().st_size
-            if path.suffix == ".wal":
-                check_segment(path, size)
-            if path.suffix == ".wal" and self.topics is not None:
-                write_only(path, to, size, known, held.open)
-            else:
-                copy(path, to, open_source=held.open)
+            if path.name == CHECKPOINT:
+                content = held.read(path, CHECKPOINT_BYTES_MAX)
+                Checkpoint.of(content, path)  # A damaged one a start passes over.
+                write(to, content)
+            elif path.suffix == ".wal" and self.topics is not None:
+                write_only(path, to, size, known, open_segment)
+            elif path.suffix == ".wal":
+                copy(path, to, open_source=open_segment)
             self.advance(size)
-        for log in (self.data_dir / folder.LOGS).iterdir():
+        for log in (self.data_dir / folder.LOGS).glob("*"):
             # All restored data is on disk: anything incomplete was already damaged.
             write(log / BOOT_FILE, boot_id())

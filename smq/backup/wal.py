@@ -203,8 +203,9 @@ def with_bounds(
 def check_segment(path: Path, size: int) -> None:
     """Raises StoreError for what no log has as a segment: a file from elsewhere may have any name
     and any size, and recovery reads what it finds."""
-    is_named = _NAME.fullmatch(path.name) and int(path.stem) <= _POSITION_MAX
-    if not is_named or size > SEGMENT_BYTES_MAX:
+    at = int(path.stem) if _NAME.fullmatch(path.name) else -1
+    is_place = 0 <= at <= _POSITION_MAX and at % words.FRAME_ALIGNMENT_BYTES == 0
+    if not is_place or size > SEGMENT_BYTES_MAX:
         raise StoreError(
             str(path), f"with {size} bytes it is no segment of a log: somebody has changed it"
         )
@@ -228,7 +229,7 @@ def write_only(
     length = min(length, len(data))  # The name may be another file's by then.
     data[length:] = 0
     blank_others(data, length, int(path.stem), known, path)
-    write(target, data.tobytes())
+    write(target, data.data)
 
 
 def blank_others(

@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from smq.app.process.clock import monotonic_ms, replaced
+from smq.app.process.machine import boot_id
 from smq.app.process.program import command
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import RESTORING, read_meta
@@ -21,8 +23,10 @@ from smq.backup import folder
 from smq.backup.held import NotWhole
 from smq.backup.restore import EPOCHS_SKIPPED, IDS_SKIPPED, Restoring
 from smq.backup.take import Refused
+from smq.backup.wal import SEGMENT_BYTES_MAX
 from smq.filer.local import LocalStore
 from smq.filer.store import Facts
+from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE
 from smq.log.losses import BOOT_FILE
 from smq.model.catalog import Topic
 from smq.model.errors import StoreError
@@ -34,6 +38,7 @@ from smq.store.migrations import MIGRATIONS
 from smq.store.store import Store
 from smq.store.stored_version import stored_version
 from tests.backup.test_take import served_once, taking
+from tests.log.files.test_checkpoint import craft
 from tests.security.test_authorizer import rule
 from tests.store.test_migrations import made_by
 
@@ -201,16 +206,80 @@ def test_a_store_that_no_broker_can_serve_is_refused_and_leaves_nothing(
     }
 
 
+def left_in(target: Path) -> set[str]:
+    """What is in a data directory beside the locks and the mark."""
+    return {each.name for each in target.iterdir()} - {"lock", "supervisor.lock", RESTORING}
+
+
 @pytest.mark.parametrize("topics", [None, {("kafka", "flights")}])
-def test_a_segment_of_no_position_is_refused_and_leaves_nothing(
-    tmp_path: Path, topics: set[tuple[str, str]] | None
+@pytest.mark.parametrize(("at", "size"), [(2**63, 1), (7, 1), (1 << 40, SEGMENT_BYTES_MAX + 1)])
+def test_a_segment_that_no_log_has_is_refused_and_leaves_nothing(
+    tmp_path: Path, topics: set[tuple[str, str]] | None, at: int, size: int
 ) -> None:
-    """The broker ended at each start: it reads the position."""
+    """The broker ended at each start: it reads the position. A hole filled memory and disk."""
     snapshot(tmp_path, Topic("flights", UUID(int=7), (1,), (0,), {}))
-    (tmp_path / "s" / "logs" / "0" / f"{2**63:020d}.wal").write_bytes(b"x")
+    path = tmp_path / "s" / "logs" / "0" / f"{at:020d}.wal"
+    path.touch()
+    os.truncate(path, size)
     with pytest.raises(StoreError, match="it is no segment of a log"):
         replace(restoring(tmp_path), topics=topics).run()
-    assert not (tmp_path / "b" / "logs").exists()
+    assert left_in(tmp_path / "b") == set()
+
+
+@pytest.mark.parametrize("kind", [MemoryError, ValueError, KeyboardInterrupt])
+def test_a_restore_that_any_exception_ends_leaves_nothing(
+    tmp_path: Path, kind: type[BaseException]
+) -> None:
+    """Only errors that somebody had thought of made it clear the directory."""
+    snapshot(tmp_path)
+
+    def fail(_length: int) -> None:
+        assert (tmp_path / "b" / folder.STORE).exists()
+        raise kind
+
+    with pytest.raises(kind):
+        replace(restoring(tmp_path), advance=fail).run()
+    assert left_in(tmp_path / "b") == set()
+
+
+@pytest.mark.parametrize("topics", [None, {("kafka", "flights")}])
+def test_a_checkpoint_that_no_log_writes_is_refused_and_leaves_nothing(
+    tmp_path: Path, topics: set[tuple[str, str]] | None
+) -> None:
+    """It has a right check, and ended each start of the restored broker."""
+    snapshot(tmp_path, Topic("flights", UUID(int=7), (1,), (0,), {}))
+    (tmp_path / "s" / "logs" / "1").mkdir()
+    craft(tmp_path / "s" / "logs" / "1" / FILE_NAME, b"[]", np.zeros(0, np.int64))
+    with pytest.raises(StoreError, match="no log writes what is in it: somebody has changed it"):
+        replace(restoring(tmp_path), topics=topics).run()
+    assert left_in(tmp_path / "b") == set()
+
+
+def test_a_checkpoint_beyond_all_bounds_is_refused_unread(tmp_path: Path) -> None:
+    snapshot(tmp_path)
+    (tmp_path / "s" / "logs" / "1").mkdir()
+    path = tmp_path / "s" / "logs" / "1" / FILE_NAME
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(NotWhole, match="has over 1073741824 bytes"):
+        restoring(tmp_path).run()
+    assert left_in(tmp_path / "b") == set()
+
+
+def test_a_restore_leaves_out_look_up_tables_and_other_files_beside_segments(
+    tmp_path: Path,
+) -> None:
+    """A start believes a look-up table below the position that its checkpoint calls synced: from
+    another hand it would name any offsets, at any place."""
+    snapshot(tmp_path)
+    for name in (f"{0:020d}.index", FILE_NAME_BEFORE, BOOT_FILE, "notes"):
+        (tmp_path / "s" / "logs" / "0" / name).write_bytes(b"theirs")
+    segment = tmp_path / "s" / "logs" / "0" / f"{1 << 40:020d}.wal"
+    segment.write_bytes(b"whole")
+    restoring(tmp_path).run()
+    restored = tmp_path / "b" / "logs" / "0"
+    assert {each.name for each in restored.iterdir()} == {FILE_NAME, BOOT_FILE, segment.name}
+    assert (restored / BOOT_FILE).read_bytes() == boot_id()
 
 
 def numbers(tmp_path: Path) -> tuple[int, int, int]:

@@ -120,8 +120,9 @@ def test_of_other_partitions_there_is_no_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        ("x.wal", 1), ("7.wal", 1), (f"{0:019d}\u0665.wal", 1), (f"{2**63:020d}.wal", 1),
-        (f"{7:020d}.wal", SEGMENT_BYTES_MAX + 1), (f"{7:020d}.wal", 1 << 40),
+        ("x.wal", 1), ("7.wal", 1), (f"{7:020d}.wal", 1), (f"{0:019d}\u0665.wal", 1),
+        (f"{2**63:020d}.wal", 1),
+        (f"{64:020d}.wal", SEGMENT_BYTES_MAX + 1), (f"{64:020d}.wal", 1 << 40),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_segment_is_refused(tmp_path: Path, name: str, size: int) -> None:
