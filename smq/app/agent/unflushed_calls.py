@@ -1,5 +1,6 @@
 """GetUnflushedMessages: the committed records that no sealed segment has, for engines that read the
-segments themselves. It ends with those that there were when it was asked.
+segments themselves. It ends with those that there were when it was asked: a broker that gives none
+for long is UNAVAILABLE, since an end would tell of fewer records than there are.
 
 `start_buffer_offset` is the first offset that is asked for. The hash is SeaweedMQ's of the key.
 """
@@ -7,17 +8,27 @@ segments themselves. It ends with those that there were when it was asked.
 import hashlib
 from functools import partial
 
+import grpc
+
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.filer_pb2 import LogEntry
 from smq.app.agent.broker import BrokerSide
-from smq.app.agent.fetch_calls import ends_of, message_of
+from smq.app.agent.fetch_calls import message_of
 from smq.app.agent.methods import Context, Handler
 from smq.app.agent.readers import PartitionReaders, Reader
-from smq.app.agent.topics import KnownTopics
+from smq.app.agent.refusals import CallRefused
+from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import range_of, topic_name
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+    find_offsets,
+)
 from smq.store.manifest import Manifest
 
-WAIT_S = 1.0
+WAIT_S, WAITS_MAX = 1.0, 30  # For records that there are.
 
 
 class UnflushedCalls:
@@ -36,21 +47,34 @@ class UnflushedCalls:
     async def _stream(self, request: pb.GetUnflushedMessagesRequest, context: Context) -> None:
         topic = self._topics.asked(context, topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
-        ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
+        earliest, end = await self._broker.ask(partial(_ends_of, topic=topic, partition=partition))
         sealed_end = self._manifest.sealed_end(topic.numbers[partition])
-        start = max(sealed_end, request.start_buffer_offset, ends.earliest)
-        if start < ends.latest:
+        start = max(sealed_end, request.start_buffer_offset, earliest)
+        if start < end:
             reader = await self._readers.opened(topic, partition, start)
             try:
-                await _write(context, reader, ends.latest)
+                await _write(context, reader, end)
             finally:
                 await reader.close()
         await context.write(pb.GetUnflushedMessagesResponse(end_of_stream=True))
 
 
+def _ends_of(cluster: Cluster, topic: KnownTopic, partition: int) -> tuple[int, int]:
+    """Where a partition begins, and where what is committed ends. Raises BrokerError."""
+    find = partial(find_offsets, cluster, topic.kafka_name, [partition])
+    committed = find(LATEST_TIMESTAMP, isolation_level=READ_COMMITTED)
+    return find(EARLIEST_TIMESTAMP)[partition], committed[partition]
+
+
 async def _write(context: Context, reader: Reader, end: int) -> None:
-    """The records of a reader below an offset; those behind an open transaction are not there."""
-    while reader.position < end and await reader.wait(WAIT_S):
+    """The records of a reader below an offset. Raises CallRefused if they do not come."""
+    waits = 0
+    while (before := reader.position) < end:
+        has_come = await reader.wait(WAIT_S) or reader.position > before
+        waits = 0 if has_come else waits + 1
+        if waits == WAITS_MAX:
+            sentence = f"the broker gives no records from offset {before} on; ask again"
+            raise CallRefused(grpc.StatusCode.UNAVAILABLE, sentence)
         while (record := reader.peek()) is not None and record.offset < end:
             message = message_of(reader.take())
             entry = LogEntry(

@@ -1,13 +1,16 @@
 """GetUnflushedMessages of a real broker: what no sealed segment has, and then an end."""
 
+import asyncio
 from itertools import count
+from typing import Any
 
 import grpc
 import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Partition, Topic
-from smq.app.agent.unflushed_calls import key_hash
+from smq.app.agent.refusals import CallRefused
+from smq.app.agent.unflushed_calls import WAITS_MAX, _write, key_hash
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
 from tests.app.agent.doors import Doors, refused
@@ -63,6 +66,53 @@ def test_sealed_records_are_left_to_their_segments(doors: Doors) -> None:
     soon(is_sealed)
     [end] = unflushed(doors, name)
     assert end.end_of_stream
+
+
+def test_records_behind_an_open_transaction_are_not_waited_for(doors: Doors) -> None:
+    name = next(names)
+    with doors.smq.connect() as client:
+        client.create_topic(name, 1)
+    fill(doors, name, range(3))
+    with (
+        doors.smq.connect() as client,
+        client.producer(transactional_id=name) as producer,
+        producer.transaction(),
+    ):
+        producer.send(name, b"3")
+        producer.flush()
+        *entries, end = unflushed(doors, name)
+        assert [each.message.offset for each in entries] == [0, 1, 2]
+        assert end.end_of_stream
+
+
+class SlowReader:
+    """Gives nothing for so many waits, and then finds only a gap."""
+
+    def __init__(self, waits: int) -> None:
+        self.position, self.left = 0, waits
+
+    async def wait(self, _: float) -> bool:
+        self.left -= 1
+        if self.left <= 0:
+            self.position = 5
+        return False
+
+    def peek(self) -> None:
+        return None
+
+
+def test_a_broker_that_is_slow_is_waited_for_and_one_that_gives_nothing_is_no_end() -> None:
+    """An engine that reads segments and this counted too few records."""
+
+    def written(waits: int) -> int:
+        reader = SlowReader(waits)
+        context: Any = None
+        asyncio.run(_write(context, reader, 5))  # type: ignore[arg-type]
+        return reader.position
+
+    assert written(WAITS_MAX - 1) == 5
+    with pytest.raises(CallRefused, match="gives no records from offset 0 on"):
+        written(10 * WAITS_MAX)
 
 
 def test_a_topic_that_is_not_there_has_its_status(doors: Doors) -> None:
