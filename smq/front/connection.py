@@ -156,6 +156,7 @@ class HttpConnection(H11Protocol):
         self.flow = self._reading = _Reading(transport)
         peer = transport.get_extra_info("peername")  # A socket that was reset knows it no more.
         self.client = (written(peer[0]), peer[1]) if peer else None
+        self.standing.cut = transport.abort
         connected = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAF_MS)
@@ -213,7 +214,7 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has disconnected."""
-        self.standing.is_gone = True
+        self.standing.is_gone, self.standing.cut = True, None
         self._stop_timer()
         self._stop_slow_end()
         super().connection_lost(exc)

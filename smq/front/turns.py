@@ -32,12 +32,14 @@ class PeerStanding:
     has_asked   it has had a step already
     has_tried   it has had to wait for a login, and nobody has logged in since
     is_gone     it is closed: what still waits for it need not be done
+    cut         closes it, in the middle of an answer too; None: it is closed, or of no server
     """
 
     is_known: bool = False
     has_asked: bool = False
     has_tried: bool = False
     is_gone: bool = False
+    cut: Callable[[], None] | None = None
 
     def in_state(self) -> dict[str, "PeerStanding"]:
         """What a request's scope has as its state."""

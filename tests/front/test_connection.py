@@ -32,11 +32,20 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers at once; at /wait, when the body has come to its end; at /long, with much. At /known
-    somebody has logged in."""
+    somebody has logged in; /cut is cut in the middle."""
     standing_of(scope).is_known = scope["path"] == "/known"
     if scope["path"] == "/wait":
         while (await receive()).get("more_body"):
             pass
+    if scope["path"] == "/cut":
+        length = [(b"content-length", b"9")]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        cut = standing_of(scope).cut
+        assert cut is not None
+        cut()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        return
     text = "x" * LONG_BYTES if scope["path"] == "/long" else "answer"
     await PlainTextResponse(text)(scope, receive, send)
 
@@ -115,6 +124,20 @@ def test_a_client_that_does_not_finish_its_request_is_disconnected(said: bytes) 
             assert (await is_closed(client)).count(b"200 OK") == said.count(REQUEST)
 
     asyncio.run(run())
+
+
+def test_an_answer_that_is_cut_is_not_reported_as_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        async with serving(rest_s=20) as clients:
+            client = await clients.connect()
+            client[1].write(REQUEST.replace(b" / ", b" /cut "))
+            body = await is_closed(client)
+            assert body.partition(b"\r\n\r\n")[2] == b""
+
+    asyncio.run(run())  # A server ends when all its answers have.
+    assert not [each for each in caplog.records if each.name.startswith("uvicorn")]
 
 
 def test_one_whose_head_trickles_is_sent_away() -> None:

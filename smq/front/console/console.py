@@ -36,16 +36,15 @@ from smq.front.console.guard import Answer, Guard
 from smq.front.console.history import History
 from smq.front.console.sight import visible
 from smq.front.console.templates import render
+from smq.front.downloads import DownloadPlace, Downloads
 from smq.front.gate import Page
 from smq.front.metrics.facts import Facts
-from smq.front.places import WaitingPlaces
 from smq.front.rights import FREE, HttpRights, has_logged_in, rights_of, visit_of
 from smq.front.streams import small_body
 from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
 from smq.security.audit import DENIALS, AdminAct
 from smq.security.principals import Peer, Principal
 
-DOWNLOADS_MAX = 4  # Of tens of megabytes each, which their clients may read slowly or not at all.
 AT_ONCE = 4  # Pages that query the broker: each uses a thread, and holds records in memory.
 OF_USER_MAX = 2  # Of these: one who searches again and again leaves threads to all others.
 FIELDS_MAX = 100
@@ -81,7 +80,7 @@ class Console:
     of_users: Limiters = field(default_factory=WeakValueDictionary)
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     turns: Limiters = field(default_factory=WeakValueDictionary)
-    downloads: WaitingPlaces = field(default_factory=lambda: WaitingPlaces(DOWNLOADS_MAX))
+    downloads: Downloads = field(default_factory=Downloads)
 
     async def ask(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
         """Run a call of the desk, or what makes a page of its answer, in a thread. Of one user only
@@ -108,9 +107,8 @@ class Console:
             facts = await run_sync(self.facts, limiter=self.looking)
             return await visible(facts, rights_of(request), self.looking)
 
-    def place(self, request: Request) -> AbstractAsyncContextManager[None]:
-        """The place of a long download. A newcomer gets that of the oldest one of who has most: it
-        raises TimeoutError there."""
+    def place(self, request: Request) -> AbstractAsyncContextManager[DownloadPlace]:
+        """The place of a long download: see Downloads."""
         user = str(rights_of(request).peer.principal) if has_logged_in(request) else ""
         return self.downloads.place(user)
 

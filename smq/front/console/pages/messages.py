@@ -3,14 +3,13 @@
 import json
 from base64 import b64encode
 from collections.abc import Generator, Mapping
-from contextlib import nullcontext, suppress
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from smq.front.console.console import Console, lines_of, page_of, told
 from smq.front.console.desk import (
@@ -26,6 +25,8 @@ from smq.front.console.desk import (
 from smq.front.console.paging import whole
 from smq.front.console.sight import check
 from smq.front.console.text import DECODED_KINDS, kind_of, pretty, shown
+from smq.front.downloads import Busy
+from smq.front.turns import standing_of
 from smq.model.errors import NotFound
 from smq.model.references import NotAHandle, Reference
 from smq.security.acls import Operation, ResourceType
@@ -35,6 +36,7 @@ PARTITION_MAX = 2**31 - 1
 HEADERS_MAX = 1000  # Lines.
 CURSOR_MAX = 200  # Entries: more than our own links ever have.
 LISTED_BYTES = 512  # Of a key and of a value in a list's row.
+RETRY_AFTER_S = 5
 OCTETS = "application/octet-stream"
 SMALL_BYTES = 1 << 20  # A download that keeps no more needs no place: requests are bounded.
 OBJECT_BYTES = 256  # Of a record or a header, beside its bytes.
@@ -128,7 +130,8 @@ def new_record(topic: str, form: Mapping[str, str]) -> NewRecord:
 
 class _Download(StreamingResponse):
     """Sends a file in pieces, each when the client has read most of the former. One that keeps much
-    has a place; who loses it to another sees that the file is not whole."""
+    waits for a place first, and is refused if it gets none; who loses it to another sees that the
+    file is not whole."""
 
     def __init__(
         self,
@@ -141,19 +144,49 @@ class _Download(StreamingResponse):
         # Safe in a header: topic names have only letters, digits and ._- characters.
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         super().__init__(console.in_turns(request, pieces), 200, headers, OCTETS)
-        is_long = kept_bytes > SMALL_BYTES
-        self._place = console.place(request) if is_long else nullcontext()
+        self._console, self._request = console, request
+        self._is_long = kept_bytes > SMALL_BYTES
         self._pieces = pieces
+        self._is_lost = False  # Its place.
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         try:
-            with suppress(TimeoutError):
-                async with self._place:
-                    await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send)
         finally:
             # What is cancelled refers to itself, perhaps for minutes: its records go now.
             self._pieces.close()
+        cut = standing_of(scope).cut
+        if self._is_lost and cut is not None:
+            cut()  # Else the server would report an answer without an end as our error.
+            await self.listen_for_disconnect(receive)
+
+    async def stream_response(self, send: Send) -> None:
+        """Send it, once it has a place. A client that leaves is noticed meanwhile."""
+        if not self._is_long:
+            await super().stream_response(send)
+            return
+        try:
+            async with self._console.place(self._request) as place:
+
+                async def sent(message: Message) -> None:
+                    await send(message)
+                    place.sent(len(message.get("body", b"")))
+
+                await super().stream_response(sent)
+        except Busy:
+            await self._refuse(send)
+        except TimeoutError:
+            self._is_lost = True
+
+    async def _refuse(self, send: Send) -> None:
+        self._pieces.close()
+        sentence = "Others download as much as the broker sends at once; try again soon."
+        values = {"title": "This did not work", "sentence": sentence, "here": ""}
+        answer = page_of(self._request, "failed.html", values, 503)
+        answer.headers["retry-after"] = str(RETRY_AFTER_S)
+        await send({"type": "http.response.start", "status": 503, "headers": answer.raw_headers})
+        await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
 def _list(request: Request, desk: Desk, wanted: Wanted) -> Response | tuple[int, Generator[bytes]]:

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 import pytest
 from starlette.types import ASGIApp, Message
 
-from smq.front.console.console import DOWNLOADS_MAX
-from smq.front.console.desk import NewRecord, PassedOver, ShownRecord
+from smq.front import downloads
+from smq.front.console.desk import NewRecord, PassedOver
 from smq.front.console.pages.messages import SMALL_BYTES, wanted_of
 from smq.front.console.text import SHOWN_BYTES_MAX
+from smq.front.downloads import LINE_MAX, PLACES
+from smq.front.turns import PeerStanding
 from smq.model.references import Reference
 from smq.testing.memory_store import MemoryStore
 from tests.front.asgi import call, front, scope_of
@@ -210,25 +212,34 @@ class Unread:
 
     def __init__(self, app: ASGIApp, path: str) -> None:
         self.begun, self.reads, self.ended = asyncio.Event(), asyncio.Event(), False
+        self.status, self.headers = 0, dict[bytes, bytes]()
+        self._gone = asyncio.Event()
         self.task = asyncio.create_task(self._ask(app, path))
 
     async def _ask(self, app: ASGIApp, path: str) -> None:
-        await app(scope_of("GET", path), self._receive, self._send)
+        state = PeerStanding(cut=self._gone.set).in_state()
+        await app({**scope_of("GET", path), "state": state}, self._receive, self._send)
+
+    @property
+    def is_cut(self) -> bool:
+        return self._gone.is_set()
 
     async def _receive(self) -> Message:
-        await asyncio.Event().wait()
-        raise AssertionError
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], dict(message["headers"])
         self.begun.set()
         await self.reads.wait()
         if message["type"] == "http.response.body":
             self.ended = not message["more_body"]
 
 
-async def unread(browser: Browser, path: str, count: int) -> list[Unread]:
+async def unread(app: ASGIApp, path: str, count: int) -> list[Unread]:
     """Clients that come one after another."""
-    app, clients = browser.app(), list[Unread]()
+    clients = list[Unread]()
     for _ in range(count):
         clients.append(Unread(app, path))
         await asyncio.wait_for(clients[-1].begun.wait(), 20)
@@ -239,39 +250,83 @@ LONG = seen(5, b"v" * (SMALL_BYTES + 1))
 SMALL = seen(5, b"v", headers=(("h", b"1"),))
 
 
-@pytest.mark.parametrize("path", [f"{PATH}?as=ndjson", f"{PATH}/0/5/value"])
-@pytest.mark.parametrize(("record", "whole"), [(LONG, DOWNLOADS_MAX), (SMALL, DOWNLOADS_MAX + 2)])
-def test_a_newcomer_gets_the_place_of_the_oldest_long_download(
-    path: str, record: ShownRecord, whole: int
-) -> None:
-    """Each kept 61 MiB for as long as its client liked, and one user had twelve."""
-    browser = Browser(FakeDesk([record]))
+async def until_one_begins(clients: list[Unread]) -> None:
+    begun = [asyncio.create_task(each.begun.wait()) for each in clients]
+    done, left = await asyncio.wait(begun, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    for each in left:
+        each.cancel()
+    assert done
 
-    async def run() -> list[bool]:
-        clients = await unread(browser, path, DOWNLOADS_MAX + 2)
-        gone = DOWNLOADS_MAX + 2 - whole
-        await asyncio.wait_for(asyncio.gather(*(each.task for each in clients[:gone])), 20)
-        for each in clients[gone:]:
+
+@pytest.mark.parametrize("path", [f"{PATH}?as=ndjson", f"{PATH}/0/5/value"])
+def test_long_downloads_wait_for_places_and_are_refused_before_the_head_if_many_wait(
+    path: str,
+) -> None:
+    """Each ended the oldest, so that of six clients who asked again none got a whole file."""
+    browser = Browser(FakeDesk([LONG]))
+
+    async def run() -> None:
+        app = browser.app()
+        clients = await unread(app, path, PLACES)
+        waiting = [Unread(app, path) for _ in range(LINE_MAX + 1)]
+        await until_one_begins(waiting)
+        for each in [*clients, *waiting]:
+            each.reads.set()
+        await asyncio.wait_for(asyncio.gather(*(each.task for each in [*clients, *waiting])), 20)
+        assert all(each.ended and each.status == 200 for each in clients)
+        assert sorted(each.status for each in waiting) == [200] * LINE_MAX + [503]
+        assert all(each.ended for each in waiting)
+        assert all((b"retry-after" in each.headers) == (each.status == 503) for each in waiting)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", [f"{PATH}?as=ndjson", f"{PATH}/0/5/value"])
+def test_short_downloads_need_no_place(path: str) -> None:
+    async def run() -> None:
+        clients = await unread(Browser(FakeDesk([SMALL])).app(), path, PLACES + LINE_MAX + 1)
+        for each in clients:
             each.reads.set()
         await asyncio.wait_for(asyncio.gather(*(each.task for each in clients)), 20)
-        return [each.ended for each in clients]
+        assert all(each.ended for each in clients)
 
-    assert asyncio.run(run()) == [False] * (DOWNLOADS_MAX + 2 - whole) + [True] * whole
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", [f"{PATH}?as=ndjson", f"{PATH}/0/5/value"])
+def test_a_slow_long_download_is_cut_for_another(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four users who hardly read kept the places, and a fifth got heads without bodies."""
+    monkeypatch.setattr(downloads, "GRACE_S", 0.0)
+
+    async def run() -> None:
+        app = Browser(FakeDesk([LONG])).app()
+        first, *others = await unread(app, path, PLACES + 1)
+        await asyncio.wait_for(first.task, 20)
+        assert (first.is_cut, first.ended) == (True, False)
+        for each in others:
+            each.reads.set()
+        await asyncio.wait_for(asyncio.gather(*(each.task for each in others)), 20)
+        assert all(each.ended and not each.is_cut for each in others)
+
+    asyncio.run(run())
 
 
 def test_many_small_headers_make_a_long_download() -> None:
     headers = tuple(("", None) for _ in range(100))
-    browser = Browser(FakeDesk([seen(n, b"v", headers=headers) for n in range(100)]))
+    app = Browser(FakeDesk([seen(n, b"v", headers=headers) for n in range(100)])).app()
 
-    async def run() -> bool:
-        first, *others = await unread(browser, f"{PATH}?as=ndjson", DOWNLOADS_MAX + 1)
-        await asyncio.wait_for(first.task, 20)
-        for each in others:
+    async def run() -> None:
+        clients = await unread(app, f"{PATH}?as=ndjson", PLACES)
+        waiting = [Unread(app, f"{PATH}?as=ndjson") for _ in range(LINE_MAX + 1)]
+        await until_one_begins(waiting)
+        for each in [*clients, *waiting]:
             each.reads.set()
-        await asyncio.wait_for(asyncio.gather(*(each.task for each in others)), 20)
-        return all(each.ended for each in others)
+        await asyncio.wait_for(asyncio.gather(*(each.task for each in [*clients, *waiting])), 20)
+        assert [each.status for each in waiting].count(503) == 1
 
-    assert asyncio.run(run())
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("path", [f"{PATH}?as=ndjson", f"{PATH}/0/5/value"])
@@ -286,7 +341,7 @@ def test_a_download_that_is_cancelled_keeps_no_records(path: str) -> None:
                 loop.call_soon_threadsafe(gone.set)
 
         desk = FakeDesk([seen(5, Value(SMALL_BYTES + 1))])
-        (client,) = await unread(Browser(desk), path, 1)
+        (client,) = await unread(Browser(desk).app(), path, 1)
         desk.records = []
         client.task.cancel()
         await asyncio.wait_for(client.task, 20)  # The gate ends it as one whose client has left.
