@@ -14,13 +14,14 @@ RESOURCE_BROKER = 4
 
 
 class BrokerFacts(NamedTuple):
-    """The cluster's id, a broker's settings by name, the host that answered, and how it was
-    asked."""
+    """The cluster's id, a broker's settings by name, the host that answered, how it was asked, and
+    whether the client was configured with this host; others are named by the broker alone."""
 
     cluster_id: str
     settings: Mapping[str, str]
     host: str = ""
     security: Security = PLAINTEXT
+    is_configured: bool = True
 
 
 def broker_facts(cluster: Cluster) -> BrokerFacts:
@@ -37,4 +38,6 @@ def broker_facts(cluster: Cluster) -> BrokerFacts:
     host, _, _ = broker.address.rpartition(":")
     if is_path(broker.address):
         host = settings.get("host", "")
-    return BrokerFacts(cluster.cluster_id, settings, host.strip("[]"), cluster.security)
+    host = host.strip("[]")
+    is_configured = cluster.names_host(host)
+    return BrokerFacts(cluster.cluster_id, settings, host, cluster.security, is_configured)

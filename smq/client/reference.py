@@ -260,7 +260,7 @@ class Payloads:
     @cached_property
     def store(self) -> UploadTarget:
         """The filer. Raises StoreError: it cannot be reached."""
-        cluster_id, settings, host, security = self._facts
+        cluster_id, settings, host, security, is_configured = self._facts
         root = settings["filer.root"]
         location = Location.named_by(settings)
         is_here = not why_wire_only() and is_marked(Path(root), cluster_id)
@@ -272,6 +272,13 @@ class Payloads:
                     "the broker's filer is on another host, and it has no http.port to reach it",
                 )
             if settings.get("http.security.protocol") == ListenerProtocol.SSL.name:
+                if security.mechanism and not is_configured:
+                    raise Unavailable(
+                        root,
+                        f"the broker's filer is at {host}, which only the broker names: a login is "
+                        "sent to the hosts that the client was configured with alone; name this "
+                        "one in the bootstrap servers, too",
+                    )
                 return RemoteFiler(host, port, self._clock, security, self._deadline_seconds)
             if security.tls is not None:
                 raise Unavailable(

@@ -23,6 +23,7 @@ from smq.client.secure.security import Security, TlsFiles
 from smq.filer.local import LocalStore
 from smq.filer.mark import mark
 from smq.filer.store import Store
+from smq.filer.upload import UploadTarget
 from smq.model.errors import Full, Unavailable
 from smq.model.references import HEADER, HEADER_VALUE, LENGTH_MAX, NotAHandle, Reference
 from smq.testing.memory_store import MemoryStore
@@ -264,6 +265,20 @@ def test_a_client_with_tls_sends_no_payload_by_http(tmp_path: Path) -> None:
             payloads.upload("images", b"payload")
         with pytest.raises(BlockingIOError):
             listener.accept()
+
+
+def test_a_login_goes_to_no_host_that_only_the_broker_names(tmp_path: Path) -> None:
+    settings = {"filer.root": str(tmp_path), "http.port": "1", "http.security.protocol": "SSL"}
+    login = Security(TlsFiles(), "PLAIN", "alice", "secret")
+    facts = BrokerFacts("ours", settings, "127.0.0.2", login, is_configured=False)
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.2, which only the broker names"):
+        payloads_of(facts)
+    assert isinstance(payloads_of(facts._replace(is_configured=True)), RemoteFiler)
+    assert isinstance(payloads_of(facts._replace(security=IN_TLS)), RemoteFiler)
+
+
+def payloads_of(facts: BrokerFacts) -> UploadTarget:
+    return Payloads(lambda: facts).store
 
 
 def test_a_records_payload_is_its_value_or_the_bytes_that_its_handle_names(tmp_path: Path) -> None:

@@ -116,6 +116,10 @@ class Cluster:
         self._closed_since: float | None = None  # Connections without a login, as it seems.
         self.within(deadline_seconds, self.anyone)
 
+    def names_host(self, host: str) -> bool:
+        """Whether a bootstrap address names this host, as it is written."""
+        return host.lower() in {name.lower() for name, _ in self._bootstrap}
+
     def close(self) -> None:
         """Close all connections."""
         self._drop_broken()
