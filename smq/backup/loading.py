@@ -6,7 +6,6 @@ nobody, and nobody is told why.
 """
 
 import random
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -46,9 +45,5 @@ def _load(store: Store, meta: Meta) -> None:
     published = loaded.topics.catalog.encode()
     if len(published) > CATALOG_BYTES_MAX:
         raise ValueError("its topics take more room than there is for them")
-    in_logs = Counter[int]()
     for topic in Catalog.decode(published).by_name.values():
         partition_settings(topic, loaded.config)
-        in_logs.update(topic.logs)
-    if any(count > PARTITIONS_PER_LOG_MAX for count in in_logs.values()):
-        raise ValueError("a log has more partitions than there is room for")

@@ -16,7 +16,7 @@ from smq.coordinator.inputs import Chance, random_uuid
 from smq.model import record_types, topic_schema
 from smq.model.catalog import INTERNAL_TOPICS, NAMESPACE_DEFAULT, Catalog, Published, Topic
 from smq.model.config import Config
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, StoreError
 from smq.model.given_configs import understood
 from smq.model.names import collision_key, topic_name_problem
 from smq.model.now import Now
@@ -51,7 +51,8 @@ class Cluster(NamedTuple):
 
 
 class Topics:
-    """The topics, and the catalog that other processes see."""
+    """The topics, and the catalog that other processes see. Raises StoreError: the store has more
+    than fits, or partitions in logs that there are not."""
 
     def __init__(
         self, store: Store, config: Config, cluster: Cluster, chance: Chance, room: CatalogRoom
@@ -65,13 +66,27 @@ class Topics:
         self._counts = [0] * cluster.log_count  # Partitions per log.
         self._room = room
         self._places: dict[int, tuple[Topic, int]] = {}
-        for topic in self._topics.values():
-            self._count(topic, +1)
+        self._load()
         self._changes = 0
         self.config_changes = 0
         """Grows when a topic's or the broker's configs change."""
         self._settings: Published = {}
         self._catalog: Catalog | None = None
+
+    def _load(self) -> None:
+        for topic in self._topics.values():
+            if max(topic.logs) >= self._cluster.log_count:
+                raise StoreError(
+                    "store.sqlite",
+                    f"the topic {topic.name!r} has a partition in log {max(topic.logs)}, and "
+                    f"meta.json says that there are {self._cluster.log_count} logs: restore both "
+                    "from one backup",
+                )
+            self._count(topic, +1)
+        if sum(map(_line_bytes, self._topics.values())) > self._cluster.catalog_bytes_max:
+            raise StoreError("store.sqlite", "its topics take more room than there is for them")
+        if max(self._counts, default=0) > self._cluster.partitions_per_log_max:
+            raise StoreError("store.sqlite", "a log has more partitions than there is room for")
 
     @property
     def changes(self) -> int:

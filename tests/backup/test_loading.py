@@ -39,15 +39,21 @@ def test_a_store_that_loads_is_left_as_it_is(tmp_path: Path, script: str) -> Non
     assert rows(path) == before
 
 
-@pytest.mark.parametrize(
-    "script",
-    ["UPDATE partitions SET log = 1", "UPDATE partitions SET log = 7 WHERE number = 2"],
-)
-def test_rows_that_end_a_load_are_refused(tmp_path: Path, script: str) -> None:
-    path = crafted(tmp_path / "store.sqlite", script)
+@pytest.mark.parametrize("log", [1, 7])
+def test_partitions_in_logs_that_there_are_not_are_refused(tmp_path: Path, log: int) -> None:
+    path = crafted(tmp_path / "store.sqlite", f"UPDATE partitions SET log = {log} WHERE number = 2")
     check_store(path)
-    with pytest.raises(StoreError, match=r"no broker can load it .*Error.*: somebody has changed"):
+    with pytest.raises(StoreError, match=f"has a partition in log {log}, and meta.json says"):
         check_it_loads(path, META)
+
+
+def test_rows_that_end_a_load_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(loading, "partition_settings", ends)
+    with pytest.raises(StoreError, match=r"no broker can load it .*Error.*: somebody has changed"):
+        check_it_loads(filled(tmp_path / "store.sqlite"), META)
 
 
 @pytest.mark.parametrize(

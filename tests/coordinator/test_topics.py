@@ -1,12 +1,13 @@
 """Topics: made by Kafka's rules, there after a restart, their numbers never used again."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX, NewTopic, Topics
 from smq.model.catalog import Topic
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, StoreError
 from smq.store.config_changes import Changer
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
@@ -191,6 +192,25 @@ def test_a_topic_beyond_the_catalogs_size_is_refused(driver: CoordinatorDriver) 
     with pytest.raises(BrokerError, match="delete some first"):
         create(driver, "c", configs=configs)
     assert len(driver.coordinator.topics.catalog.encode()) < 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("logs", "configs", "words"),
+    [
+        ((0, 3), {}, "has a partition in log 3, and meta.json says that there are 3 logs"),
+        ((0,), {"smq.key.columns": "a" * 1024 * 1024}, "more room than there is"),
+        ((1,) * 2_001, {}, "more partitions than there is room"),
+    ],
+)
+def test_a_store_with_topics_for_which_there_is_no_room_is_refused(
+    driver: CoordinatorDriver, logs: tuple[int, ...], configs: dict[str, str], words: str
+) -> None:
+    """The process ended at each start, and nobody was told why."""
+    numbers = tuple(range(1, len(logs) + 1))
+    driver.store.add_topic(Topic("t", UUID(int=1), numbers, logs, configs), 0)
+    driver.store.commit()
+    with pytest.raises(StoreError, match=words):
+        driver.restart()
 
 
 def test_a_change_of_one_topic_does_not_visit_the_partitions_of_all(

@@ -41,19 +41,19 @@ def coordinator_main(inheritance: Inheritance) -> None:
         return Coordinator(store, config, cluster, chance, now())
 
     audit_log = audit_log_of(inheritance)
-    server = CoordinatorServer(
-        loop,
-        build,
-        Around(
-            inheritance.known_nodes,
-            inheritance.catalog.publish,
-            inheritance.access.publish,
-            now,
-            lambda node: inheritance.socket_path(shard_name(node)),
-            inheritance.timings.coordinator_errors(),
-            audit_log,
-        ),
+    around = Around(
+        inheritance.known_nodes,
+        inheritance.catalog.publish,
+        inheritance.access.publish,
+        now,
+        lambda node: inheritance.socket_path(shard_name(node)),
+        inheritance.timings.coordinator_errors(),
+        audit_log,
     )
+    try:
+        server = CoordinatorServer(loop, build, around)
+    except StoreError as reason:
+        raise SystemExit(f"smq: {reason}") from reason
     tell = partial(_tell, inheritance, audit_log)
     tell("start")
     if config.is_audited:

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -14,9 +15,9 @@ from shm.timings import Timings
 from smq.app.coordinator.main import coordinator_main
 from smq.app.process.child import EXIT_REFUSED, fork
 from smq.app.process.inheritance import COORDINATOR, Inheritance, Stop
-from smq.model.catalog import Catalog
+from smq.model.catalog import Catalog, Topic
 from smq.model.config import Config
-from smq.store.store import FILE_NAME
+from smq.store.store import FILE_NAME, Store
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from smq.wire.internal.form import Failed, decode_answer, encode_question
 from smq.wire.internal.frames import (
@@ -164,4 +165,18 @@ def test_a_store_that_is_none_is_refused_with_a_sentence(
     assert estate.wait_exit() == EXIT_REFUSED
     said = capfd.readouterr().err
     assert "file is not a database" in said
+    assert "Traceback" not in said
+
+
+def test_a_store_of_another_directory_is_refused_with_a_sentence(
+    estate: Estate, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = Store.open(estate.directory / FILE_NAME)
+    store.add_topic(Topic("t", UUID(int=1), (1,), (5,)), 0)
+    store.commit()
+    store.close()
+    estate.start()
+    assert estate.wait_exit() == EXIT_REFUSED
+    said = capfd.readouterr().err
+    assert "has a partition in log 5, and meta.json says that there are 2 logs" in said
     assert "Traceback" not in said
