@@ -6,6 +6,7 @@ publisher's, so that a refusal names the field by its path.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from google.protobuf.message import DecodeError
 
@@ -70,11 +71,13 @@ def misfit(fields: Sequence[RecordField], value: RecordValue) -> str:
 
 def value_of_bytes(data: bytes) -> RecordValue:
     """A record's value as the agent's clients get it; what is no RecordValue is a field of it."""
-    try:
+    with suppress(DecodeError):
         found: RecordValue = RecordValue.FromString(data)
-    except DecodeError:
-        return RecordValue(fields={RAW_FIELD: RecordedValue(bytes_value=data)})
-    return found
+        size = found.ByteSize()
+        found.DiscardUnknownFields()  # Plain text, as `50000`, may have nothing but such fields.
+        if found.ByteSize() == size:
+            return found
+    return RecordValue(fields={RAW_FIELD: RecordedValue(bytes_value=data)})
 
 
 def _check_count(record_type: RecordType) -> None:

@@ -5,7 +5,8 @@
                  decimal=10 time=11 list=14 record=15
 
 The bytes are untrusted. Only what the columns name is read, as protobuf reads it: of fields that
-are there twice the last one counts, messages are merged, unknown ones are passed over. int32 fits
+are there twice the last one counts, and messages are merged. A field that its message does not have
+makes the value a misfit: plain text, as `50000`, may be a message of such fields alone. int32 fits
 int64, and float fits double, as where records are published (`smq.agent.records`).
 
 The sealer needs no protobuf for it, which is an extra.
@@ -35,6 +36,11 @@ _WIRE = {
     **dict.fromkeys((_BYTES, _STRING), _LENGTH),
     **dict.fromkeys((_TIMESTAMP, _DATE, _DECIMAL, _TIME, _LIST, _RECORD), _LENGTH),
 }
+_VALUES = {1: _LENGTH}  # Of a RecordValue its entries, of a ListValue its items.
+_ENTRY = {1: _LENGTH, 2: _LENGTH}
+_IN_TIMESTAMP = {1: _VARINT, 2: _VARINT}
+_IN_DECIMAL = {1: _LENGTH, 2: _VARINT, 3: _VARINT}
+_NUMBER = {1: _VARINT}  # In a date, and in a time.
 _FLOAT32, _FLOAT64 = Packed("<f"), Packed("<d")
 
 
@@ -113,11 +119,10 @@ class RecordValues:
                 return None
             _require(number == _LIST)
             items = []
-            for field, wire, item in _fields(part):
-                if field == 1 and wire == _LENGTH:
-                    self._left -= cost
-                    _require(self._left >= 0)
-                    items.append(convert(_value(item)))
+            for _, item in _fields(part, _VALUES):
+                self._left -= cost
+                _require(self._left >= 0)
+                items.append(convert(_value(item)))
             return items
 
         return list_of
@@ -150,14 +155,12 @@ def _row(
 ) -> list[Any]:
     """The fields of a RecordValue, null where it has none."""
     found: list[Any] = [None] * len(converts)
-    for number, wire, entry in _fields(part):
-        if number != 1 or wire != _LENGTH:
-            continue
+    for _, entry in _fields(part, _VALUES):
         name, parts = b"", []
-        for field, kind, inner in _fields(entry):
-            if field == 1 and kind == _LENGTH:
+        for field, inner in _fields(entry, _ENTRY):
+            if field == 1:
                 name = inner.bytes()
-            elif field == 2 and kind == _LENGTH:
+            else:
                 parts.append(inner)
         at = places.get(name)
         if at is not None:
@@ -168,9 +171,7 @@ def _row(
 def _value(part: _MessagePart) -> _Found:
     found = 0
     contents: list[Any] = []
-    for number, wire, content in _fields(part):
-        if _WIRE.get(number) != wire:
-            continue
+    for number, content in _fields(part, _WIRE):
         if number != found or number < _TIMESTAMP:
             contents.clear()
         contents.append(content)
@@ -180,9 +181,9 @@ def _value(part: _MessagePart) -> _Found:
     return found, contents[0] if contents else None
 
 
-def _fields(part: _MessagePart) -> Iterator[tuple[int, int, Any]]:
-    """The fields of a message: their number, how they are written, and their content: a number, a
-    part, or the bytes of a fixed size."""
+def _fields(part: _MessagePart, wires: Mapping[int, int]) -> Iterator[tuple[int, Any]]:
+    """The fields of a message that has these, and how they are written: their number and their
+    content: a number, a part, or the bytes of a fixed size."""
     data, at, end = part
     while at < end:
         tag = data[at]
@@ -190,18 +191,18 @@ def _fields(part: _MessagePart) -> Iterator[tuple[int, int, Any]]:
         if tag >= 0x80:
             tag, at = _varint(data, at - 1)
         _require(8 <= tag < _TAG_END)
-        wire = tag & 7
+        number, wire = tag >> 3, tag & 7
+        _require(wires.get(number) == wire)
         content: Any
         if wire in {_LENGTH, _VARINT}:
             content, at = _varint(data, at)
             if wire == _LENGTH:
                 content, at = _MessagePart(data, at, at + content), at + content
         else:
-            _require(wire in {_FIXED32, _FIXED64})
             size = 4 if wire == _FIXED32 else 8
             content, at = data[at : at + size], at + size
         _require(at <= end)
-        yield tag >> 3, wire, content
+        yield number, content
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -222,11 +223,11 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def _inner(part: _MessagePart, number: int, bits: int) -> int:
+def _inner(part: _MessagePart, wires: Mapping[int, int], number: int, bits: int) -> int:
     """A whole number within a message; 0: it is not there."""
     found = 0
-    for field, wire, content in _fields(part):
-        if field == number and wire == _VARINT:
+    for field, content in _fields(part, wires):
+        if field == number:
             found = content
     return _signed(found, bits)
 
@@ -282,7 +283,7 @@ def _timestamp(found: _Found) -> int | None:
     _require(number in {0, _TIMESTAMP})
     if not number:
         return None
-    micros = _inner(content, 1, 64)
+    micros = _inner(content, _IN_TIMESTAMP, 1, 64)
     _require(within_years(micros) == micros)
     return micros
 
@@ -292,7 +293,7 @@ def _date(found: _Found) -> int | None:
     _require(number in {0, _DATE})
     if not number:
         return None
-    days = _inner(content, 1, 32)
+    days = _inner(content, _NUMBER, 1, 32)
     _require(DAY_MIN <= days <= DAY_MAX)
     return days
 
@@ -302,7 +303,7 @@ def _time(found: _Found) -> int | None:
     _require(number in {0, _TIME})
     if not number:
         return None
-    micros = _inner(content, 1, 64)
+    micros = _inner(content, _NUMBER, 1, 64)
     _require(0 <= micros < DAY_MS * 1000)
     return micros
 
@@ -313,10 +314,10 @@ def _decimal(found: _Found) -> Decimal | None:
     if not number:
         return None
     digits = b""
-    for field, wire, inner in _fields(content):
-        if field == 1 and wire == _LENGTH:
+    for field, inner in _fields(content, _IN_DECIMAL):
+        if field == 1:
             digits = inner.bytes()
-    precision, scale = _inner(content, 2, 32), _inner(content, 3, 32)
+    precision, scale = (_inner(content, _IN_DECIMAL, each, 32) for each in (2, 3))
     _require(0 <= scale <= precision <= DECIMAL_DIGITS and len(digits) <= _DECIMAL_BYTES_MAX)
     unscaled = int.from_bytes(digits, signed=True)
     _require(precision > 0 and abs(unscaled) < 10**precision)

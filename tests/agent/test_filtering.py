@@ -89,6 +89,12 @@ def test_a_filter_keeps_the_records_that_it_is_true_of(text: str, offsets: list[
     assert [each.offset for each in kept] == offsets
 
 
+def test_plain_numbers_are_raw_values_though_protobuf_parses_them() -> None:
+    numbers = [DataMessage(value=each) for each in (b"50000", b"123456789", b"0/34")]
+    for text, kept in (("_value is not null", numbers), ("_value = '50000'", numbers[:1])):
+        assert RecordFilter(parse_filter(text)).keep(numbers) == kept
+
+
 def test_a_filter_of_no_records_keeps_none() -> None:
     assert RecordFilter(parse_filter("a = 1")).keep([]) == []
 

@@ -169,6 +169,33 @@ def test_a_marshalled_record_value_comes_back() -> None:
     assert value_of_bytes(b"no record").fields[RAW_FIELD].bytes_value == b"no record"
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"50000", b"123456789", b"0/34", b"07",  # Protobuf parses them: it has all fields unknown.
+        b"\x08\x01",  # Field 1, a number.
+        record(a=Value(int32_value=1)).SerializeToString() + b"07",
+        b"\n\x05\n\x01a07",  # In an entry.
+        b"\n\x07\n\x01a\x12\x0207",  # In its value.
+        record(a=Value(list_value=ListValue.FromString(b"\n\x0207"))).SerializeToString(),
+        record(a=Value(record_value=RecordValue.FromString(b"07"))).SerializeToString(),
+        b"\n\x03\n\x01a07",  # As long as what is known of it, when that is written again.
+    ],
+)  # fmt: skip
+def test_bytes_with_an_unknown_field_are_no_record_value(data: bytes) -> None:
+    RecordValue.FromString(data)
+    assert value_of_bytes(data) == record(**{RAW_FIELD: Value(bytes_value=data)})
+
+
+def test_a_record_value_may_be_written_without_its_defaults() -> None:
+    for data in (b"\n\x03\n\x01a", b"\n\x05\n\x01a\x12\x00"):
+        assert value_of_bytes(data) == record(a=Value())
+
+
+def test_no_bytes_are_a_record_value_without_fields() -> None:
+    assert value_of_bytes(b"") == RecordValue()
+
+
 def test_a_type_is_refused_by_its_size_before_its_fields_are_looked_at() -> None:
     nothing = Field(name="x")  # Its type would be missed.
     inner = Type(record_type=RecordType(fields=[nothing] * 201))

@@ -59,7 +59,7 @@ FULL: dict[str, tuple[RecordedValue, Any]] = {
     "data": (RecordedValue(bytes_value=b"\xff"), b"\xff"),
     "key": (RecordedValue(string_value="Zürich"), "Zürich"),
     "sent": (
-        RecordedValue(timestamp_value=TimestampValue(timestamp_micros=-1)),
+        RecordedValue(timestamp_value=TimestampValue(timestamp_micros=-1, is_utc=True)),
         datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
     ),
     "day": (RecordedValue(date_value=DateValue(days_since_epoch=-1)), date(1969, 12, 31)),
@@ -112,7 +112,7 @@ def test_each_type_of_a_record_becomes_a_column() -> None:
     assert fitting == [0, 1]
 
 
-def test_narrower_numbers_fit_and_unknown_fields_are_passed_over() -> None:
+def test_narrower_numbers_fit_and_fields_of_other_names_are_passed_over() -> None:
     rows, _ = read(
         record(
             large=RecordedValue(int32_value=-5),
@@ -147,6 +147,17 @@ MISFITS = [
     record(price=decimal((10**30).to_bytes(16), 38, 0)),
     record(price=decimal(bytes(17), 1, 0)),
     record(key=RecordedValue(string_value="a")).replace(b"a", b"\xff"),
+    b"50000", b"123456789", b"0/34", b"07", b"\x08\x01",  # All fields are unknown.
+    record(small=RecordedValue(int32_value=5)) + b"07",
+    b"\n\x05\n\x01a07",
+    record(key=RecordedValue.FromString(b"07")),
+    record(tags=RecordedValue(list_value=ListValue.FromString(b"07"))),
+    record(tags=RecordedValue(list_value=ListValue.FromString(b"\n\x0207"))),
+    record(buyer=RecordedValue(record_value=RecordValue.FromString(b"07"))),
+    record(sent=RecordedValue(timestamp_value=TimestampValue.FromString(b"07"))),
+    record(day=RecordedValue(date_value=DateValue.FromString(b"07"))),
+    record(at=RecordedValue(time_value=TimeValue.FromString(b"07"))),
+    record(price=RecordedValue(decimal_value=DecimalValue.FromString(b"\x10\x0107"))),
 ]  # fmt: skip
 
 
