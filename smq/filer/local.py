@@ -25,8 +25,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from smq.filer.directories import make_directory, sync_directory
 from smq.filer.mark import directory_mode, file_mode
@@ -64,6 +66,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _IS_THERE = "there is an object already"
 _IS_PART = "its name is a directory of other objects"
 _Inode = tuple[int, int]
+_Entry: TypeAlias = os.DirEntry[str]
+SORTED_AT_ONCE = 4096  # Names of a directory: some milliseconds, in which no other thread runs.
 
 
 class LocalStore(Store):
@@ -250,22 +254,20 @@ class LocalStore(Store):
             with _failures(base):
                 here = above | {_inode(directory.stat())}
                 entries = [
-                    (each.name + "/" * each.is_dir(), each)
+                    (raw, each)
                     for each in os.scandir(directory)
-                    if is_key(base + each.name) and not _leads_back(each, here)
+                    if is_key(base + each.name)
+                    and not _leads_back(each, here)
+                    # The slash sorts a directory where its objects do: "a-b" before "a/b".
+                    and _may_list(raw := _raw(base, each), prefix, after)
                 ]
         except NotFound:  # Removed during the listing.
             return
-        # The slash sorts a directory where the keys of its objects sort: "a-b" before "a/b".
-        for name, entry in sorted(entries, key=lambda named: named[0].encode()):
-            key = base + name
-            raw = key.encode()
-            if raw[: len(prefix)] != prefix[: len(raw)]:
-                continue
-            if name.endswith("/"):
-                if raw >= after[: len(raw)]:
-                    yield from self._walk(directory / entry.name, key, prefix, after, here)
-            elif len(raw) >= len(prefix) and raw > after:
+        for raw, entry in _in_order(entries):
+            key = raw.decode()
+            if key.endswith("/"):
+                yield from self._walk(directory / entry.name, key, prefix, after, here)
+            else:
                 with suppress(FileNotFoundError):
                     yield _facts(key, entry.stat())
 
@@ -402,6 +404,27 @@ def _facts(key: str, found: os.stat_result) -> Facts:
 
 def _inode(found: os.stat_result) -> _Inode:
     return found.st_dev, found.st_ino
+
+
+def _raw(base: str, entry: _Entry) -> bytes:
+    """What the keys of a file, or of the objects of a directory, begin with."""
+    return f"{base}{entry.name}{'/' * entry.is_dir()}".encode()
+
+
+def _may_list(raw: bytes, prefix: bytes, after: bytes) -> bool:
+    """Whether a file is listed, or any object of a directory may be."""
+    if raw[: len(prefix)] != prefix[: len(raw)]:
+        return False
+    if raw.endswith(b"/"):
+        return raw >= after[: len(raw)]
+    return len(raw) >= len(prefix) and raw > after
+
+
+def _in_order(entries: list[tuple[bytes, _Entry]]) -> Iterator[tuple[bytes, _Entry]]:
+    """Sorted in runs, which are merged as far as they are read."""
+    starts = range(0, len(entries), SORTED_AT_ONCE)
+    runs = (sorted(entries[at : at + SORTED_AT_ONCE], key=itemgetter(0)) for at in starts)
+    return merge(*runs, key=itemgetter(0))
 
 
 def _leads_back(entry: os.DirEntry[str], above: frozenset[_Inode]) -> bool:

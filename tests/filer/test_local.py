@@ -14,6 +14,7 @@ from threading import Event
 
 import pytest
 
+from smq.filer import local
 from smq.filer.local import UNFINISHED, LocalStore
 from smq.filer.store import CREATE, OVERWRITE, IfMatch, Mode, Store
 from smq.model.errors import AlreadyExists, Full, NotFound, PreconditionFailed, Unavailable
@@ -337,3 +338,19 @@ def test_a_file_of_another_user_is_outdated_by_a_copy(
     assert theirs.stat().st_mode & 0o777 == 0o644
     assert [facts.key for facts in store.list()] == ["a"]
     assert not list((store.root / ".unfinished").iterdir())
+
+
+def test_a_large_directory_is_sorted_in_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sorting the names of all files at once held the GIL for as long."""
+    monkeypatch.setattr(local, "SORTED_AT_ONCE", 3)
+    store, keys = LocalStore(tmp_path), [f"d/{n:02}" for n in range(20)] + ["d-a", "d/07-b", "d0"]
+    keys += [f"d/{n}/{each}" for n in "ab" for each in range(5)]
+    for key in keys:
+        store.put(key, b"")
+    keys.sort()
+    assert [each.key for each in store.list()] == keys
+    for after in keys:
+        found = [each.key for each in store.list("d/", after)]
+        assert found == [each for each in keys if each > after and each.startswith("d/")]
