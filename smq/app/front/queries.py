@@ -15,10 +15,12 @@ import json
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from itertools import compress
 from pathlib import Path
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -33,6 +35,7 @@ from smq.front.rights import SQL_PATH, has_logged_in, rights_of
 from smq.front.streams import TooLong, small_body
 from smq.model.config import Config
 from smq.security.acls import Operation, ResourceType
+from smq.security.authorizer import Choice
 from smq.security.principals import Principal
 from smq.security.rights import Rights
 from smq.store.manifest import open_manifest
@@ -66,7 +69,7 @@ class Queries:
             "bytes_max": BYTES_MAX,
         }
         self._data_dir, self._program = data_dir, program
-        self._running = 0
+        self._running, self._threads = 0, CapacityLimiter(AT_ONCE)
         self._users = set[Principal]()  # Those with a query whose answer is not sent.
 
     def routes(self) -> list[Route]:
@@ -122,9 +125,10 @@ class Queries:
         """The topics that a user may read at this moment; None: all."""
         if rights.is_unlimited:
             return None
-        names = await run_sync(_names, self._data_dir)
+        names = await run_sync(_names, self._data_dir, limiter=self._threads)
         choose = rights.choice(Operation.READ, ResourceType.TOPIC)
-        return await run_sync(lambda: [*compress(names, choose(names))])
+        work = partial(_chosen, choose, names)
+        return await run_sync(work, limiter=self._threads)
 
     async def _run(
         self, request: Request, query: str, topics: list[str] | None
@@ -214,6 +218,10 @@ async def _pieces(told: bytes) -> AsyncIterator[bytes]:
 def _names(data_dir: Path) -> list[str]:
     with open_manifest(data_dir / FILE_NAME) as manifest:
         return [each.name for each in manifest.topics()]
+
+
+def _chosen(choose: Choice, names: list[str]) -> list[str]:
+    return [*compress(names, choose(names))]
 
 
 def _of_json(text: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from anyio.to_thread import current_default_thread_limiter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -12,12 +13,14 @@ from smq.app.front import queries
 from smq.app.front.queries import AT_ONCE, QUERY_BYTES_MAX, Queries
 from smq.front.rights import give_rights
 from smq.model.config import Config
+from smq.security.acls import Operation
 from smq.security.principals import Peer, Principal
 from smq.security.rights import Rights
 from smq.sql.worker import REFUSED
 from smq.testing.smq_broker import SmqBroker
 from tests.app.http_client import Answer, ask
 from tests.broker.one_topic import SETTINGS
+from tests.front.users import may, rights_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -231,3 +234,21 @@ def test_other_hosts_are_refused_and_a_missing_library_is_said(
     assert asyncio.run(sleeper.answer(request_from("10.0.0.1", b"SELECT 1"))).status_code == 403
     monkeypatch.setattr(queries, "find_spec", lambda _name: None)
     assert asyncio.run(sleeper.answer(request_from("127.0.0.1", b"SELECT 1"))).status_code == 501
+
+
+def test_what_a_user_may_query_is_found_while_others_hold_the_common_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "_names", lambda _: ["clicks", "wages"])
+    logins = rights_for(may("alice", Operation.READ, "clicks")).logins
+    assert logins is not None
+    rights = logins.rights_of(Peer(Principal("User", "alice"), "127.0.0.1"))
+
+    async def run() -> list[str] | None:
+        common = current_default_thread_limiter()
+        for _ in range(int(common.total_tokens)):
+            await common.acquire_on_behalf_of(object())
+        found = Queries(tmp_path, Config(data_dir=tmp_path))._topics(rights)
+        return await asyncio.wait_for(found, 20)
+
+    assert asyncio.run(run()) == ["clicks"]
