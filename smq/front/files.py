@@ -12,9 +12,11 @@ those that no record refers to.
 """
 
 from asyncio import Lock
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from itertools import islice
-from typing import Any
+from json import JSONEncoder
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 from weakref import WeakValueDictionary
 
@@ -51,6 +53,7 @@ from smq.front.payloads import NotThePayload, Promise
 from smq.front.rights import FILES, check_topic, resource_of, rights_of, spans_topics
 from smq.front.space import Space, Upload
 from smq.front.streams import ReadingResponse, body_pieces, drain, in_threads
+from smq.front.user_threads import UserThreads
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX, NotAHandle
 from smq.model.segments import SEGMENTS_PREFIX
@@ -58,6 +61,7 @@ from smq.security.acls import Operation, ResourceType
 from smq.security.rights import Rights
 
 LIST_LIMIT_MAX = 1000  # Objects in one answer: bounds its cost.
+LISTS_AT_ONCE = 2  # Each reads a whole folder for any part of it: a slow one leaves a thread.
 DIGITS_MAX = 9  # Of a number: more digits are slow to parse.
 READ_ATTEMPTS_MAX = 3  # An object may be replaced between the check and the open.
 METHODS = ["GET", "HEAD", "PUT", "DELETE"]
@@ -68,12 +72,15 @@ _NEEDS = {
     "DELETE": Operation.DELETE,
 }
 
+InTurn: TypeAlias = Callable[..., Awaitable[Any]]  # (request, work, *arguments), as UserThreads.run
+
 
 class Files:
     """The handlers; one object for the process."""
 
     def __init__(self, store: Store, space: Space) -> None:
         self._store, self._space = store, space
+        self._lists = UserThreads(LISTS_AT_ONCE)
         self._locks = WeakValueDictionary[str, Lock]()
         self._handlers = {
             "GET": self._get,
@@ -109,18 +116,19 @@ class Files:
         prefix = key + request.query_params.get("prefix", "")
         after = request.query_params.get("after", "")
         limit = _limit(request.query_params.get("limit"))
-        await check_list(request, prefix)
+        await check_list(request, prefix, self._lists.run)
 
-        def listed() -> list[Facts]:
-            return list(islice(self._store.list(prefix, after), limit + 1))
+        def listed() -> bytes:
+            found = list(islice(self._store.list(prefix, after), limit + 1))
+            page = found[:limit]
+            answer: dict[str, Any] = {"objects": [_object(each) for each in page], "next": None}
+            if len(found) > limit:
+                query = {**request.query_params, "after": page[-1].key}
+                answer["next"] = f"/filer/{quote(key)}?{urlencode(query)}"
+            return _long_json(answer)
 
-        found = await run_in_threadpool(listed)
-        page = found[:limit]
-        answer: dict[str, Any] = {"objects": [_object(each) for each in page], "next": None}
-        if len(found) > limit:
-            query = {**request.query_params, "after": page[-1].key}
-            answer["next"] = f"/filer/{quote(key)}?{urlencode(query)}"
-        return JSONResponse(answer)
+        answer = await self._lists.run(request, listed)
+        return Response(answer, media_type="application/json")
 
     async def _head(self, request: Request, key: str) -> Response:
         facts = await run_in_threadpool(self._store.head, key)
@@ -194,8 +202,8 @@ class Files:
             return None
 
 
-async def check_list(request: Request, prefix: str) -> None:
-    """Raises HTTPException unless who asks may read all that begins so.
+async def check_list(request: Request, prefix: str, in_turn: InTurn) -> None:
+    """Raises HTTPException unless who asks may read all that begins so. Walks rules `in_turn`.
 
     A list that left out what he may not read would tell of it all the same: `next` and the time
     that it takes depend on it.
@@ -207,7 +215,7 @@ async def check_list(request: Request, prefix: str) -> None:
             raise HTTPException(403, "only super users list the files of several topics at once")
     elif not resource.startswith(FILES):
         check_topic(request, Operation.READ, resource)
-    elif not await run_in_threadpool(rights.all_topics(Operation.READ), resource):
+    elif not await in_turn(request, rights.all_topics(Operation.READ), resource):
         _note_denied_list(rights, resource)
         sentence = f"this needs READ on all topics that begin with {resource}"
         raise HTTPException(403, f"{sentence}, and no rule that denies one of them")
@@ -291,6 +299,12 @@ def _object(facts: Facts) -> dict[str, Any]:
         "etag": etag(facts),
         "modified_ms": facts.modified_ms,
     }
+
+
+def _long_json(answer: dict[str, Any]) -> bytes:
+    """Made in many steps: in one it would hold the GIL for milliseconds."""
+    encoder = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+    return "".join(encoder.iterencode(answer)).encode()
 
 
 def _headers(facts: Facts, wanted: ByteSpan | None) -> dict[str, str]:

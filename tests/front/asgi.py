@@ -96,14 +96,14 @@ def at_once(app: ASGIApp, calls: Sequence[Call]) -> list[Answer]:
     """Several requests that are on their way together; their answers, in the order of the calls."""
 
     async def made() -> list[Answer]:
-        return await asyncio.gather(
-            *(
-                _call(app, each.method, each.path, [*each.pieces], False, _nothing, each.headers)
-                for each in calls
-            )
-        )
+        return await asyncio.gather(*(call_async(app, each) for each in calls))
 
     return asyncio.run(made())
+
+
+async def call_async(app: ASGIApp, made: Call) -> Answer:
+    """One request among others."""
+    return await _call(app, made.method, made.path, [*made.pieces], False, _nothing, made.headers)
 
 
 def _nothing() -> None:

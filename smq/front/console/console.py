@@ -16,14 +16,11 @@ asked, and facts are those that the user may know (smq.front.console.sight).
 
 from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
-from weakref import WeakValueDictionary
 
-from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -41,9 +38,10 @@ from smq.front.gate import Page
 from smq.front.metrics.facts import Facts
 from smq.front.rights import FREE, HttpRights, has_logged_in, rights_of, visit_of
 from smq.front.streams import small_body
+from smq.front.user_threads import UserThreads
 from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
 from smq.security.audit import DENIALS, AdminAct
-from smq.security.principals import Peer, Principal
+from smq.security.principals import Peer
 
 AT_ONCE = 4  # Pages that query the broker: each uses a thread, and holds records in memory.
 OF_USER_MAX = 2  # Of these: one who searches again and again leaves threads to all others.
@@ -55,7 +53,6 @@ SMALL_FORM_BYTES = 4096  # Of any escapes: each takes a microsecond.
 PIECE_BYTES = 64 * 1024
 
 Found = TypeVar("Found")
-Limiters = WeakValueDictionary[Principal, CapacityLimiter]  # One is kept while anybody uses it.
 
 
 async def _to_nobody(_peer: Peer, _api: str, _act: AdminAct) -> None:
@@ -76,26 +73,18 @@ class Console:
     guard: Guard
     rights: HttpRights = FREE
     acted: Callable[[Peer, str, AdminAct], Awaitable[None]] = _to_nobody
-    asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(AT_ONCE))
-    of_users: Limiters = field(default_factory=WeakValueDictionary)
-    looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
-    turns: Limiters = field(default_factory=WeakValueDictionary)
+    asking: UserThreads = field(default_factory=lambda: UserThreads(AT_ONCE, OF_USER_MAX))
+    looking: UserThreads = field(default_factory=lambda: UserThreads(1))
     downloads: Downloads = field(default_factory=Downloads)
 
     async def ask(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
-        """Run a call of the desk, or what makes a page of its answer, in a thread. Of one user only
-        so many run, or wait for a thread behind those of others: its next ones wait for its own."""
-        async with _of_user(request, self.of_users, OF_USER_MAX):
-            return await run_sync(partial(work, *arguments), limiter=self.asking)
+        """Run a call of the desk, or what makes a page of its answer, in a thread."""
+        return await self.asking.run(request, work, *arguments)
 
     async def made(self, request: Request, work: Callable[..., Found], *arguments: object) -> Found:
         """Make a page, or what else may be long, and of clients who want it to be: in one thread,
         for which users take turns, since one call of each waits for it."""
-        async with self._turn(request):
-            return await run_sync(partial(work, *arguments), limiter=self.looking)
-
-    def _turn(self, request: Request) -> AbstractAsyncContextManager[None]:
-        return _of_user(request, self.turns, 1)
+        return await self.looking.run(request, work, *arguments)
 
     def desk(self, request: Request) -> Desk:
         """The desk of who asks."""
@@ -103,9 +92,10 @@ class Console:
 
     async def look(self, request: Request) -> Facts:
         """The facts of now that who asks may know."""
-        async with self._turn(request):
-            facts = await run_sync(self.facts, limiter=self.looking)
-            return await visible(facts, rights_of(request), self.looking)
+        threads = self.looking.threads
+        async with self.looking.turn(request):
+            facts = await run_sync(self.facts, limiter=threads)
+            return await visible(facts, rights_of(request), threads)
 
     def place(self, request: Request) -> AbstractAsyncContextManager[DownloadPlace]:
         """The place of a long download: see Downloads."""
@@ -139,16 +129,6 @@ class Console:
     def action(self, path: str, answer: Answer) -> Route:
         """The route of an action."""
         return Route(path, self.guard.action(_or_say(answer)), methods=["POST"])
-
-
-def _of_user(request: Request, limiters: Limiters, most: int) -> AbstractAsyncContextManager[None]:
-    if not has_logged_in(request):  # Nobody is told from anybody.
-        return nullcontext()
-    user = rights_of(request).peer.principal
-    limiter = limiters.get(user)
-    if limiter is None:
-        limiters[user] = limiter = CapacityLimiter(most)
-    return limiter
 
 
 def page_of(request: Request, name: str, values: Mapping[str, Any], status: int = 200) -> Response:

@@ -174,7 +174,7 @@ def test_users_take_turns_at_the_thread_in_which_pages_are_made(how: str) -> Non
     asyncio.run(run())
     assert done.index("bob") <= 2
     gc.collect()
-    assert not console.turns, "nothing is kept of who has left"
+    assert len(console.looking) == 0, "nothing is kept of who has left"
 
 
 def barely_quoted(text: str) -> str:
@@ -240,7 +240,7 @@ def test_one_user_leaves_threads_to_others() -> None:
 
     asyncio.run(run())
     gc.collect()
-    assert not console.of_users, "nothing is kept of who has left"
+    assert len(console.asking) == 0, "nothing is kept of who has left"
 
 
 def test_without_users_all_threads_are_everybodys() -> None:

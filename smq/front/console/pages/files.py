@@ -63,7 +63,7 @@ def file_routes(console: Console) -> list[Route]:
 
     async def folder(request: Request) -> Response:
         prefix, after = (_key(request, name) for name in ("in", "after"))
-        await check_list(request, prefix)
+        await check_list(request, prefix, console.made)
         found = await console.ask(request, listing, console.store, prefix, after)
         more = f"?{urlencode({'in': prefix, 'after': found.after})}" if found.after else ""
         where = {"crumbs": list(crumbs(prefix)), "rows": found.rows, "is_first": not after}
