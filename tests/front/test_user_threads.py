@@ -60,7 +60,7 @@ def test_a_user_holds_few_of_the_threads(of_one: int, first: list[str]) -> None:
     assert len(threads) == 0, "nothing is kept of who has left"
 
 
-def test_those_who_are_not_told_apart_share_all_threads() -> None:
+def test_strangers_share_all_threads() -> None:
     threads, work = UserThreads(2), Work()
 
     async def run() -> None:

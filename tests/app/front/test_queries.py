@@ -236,7 +236,7 @@ def test_other_hosts_are_refused_and_a_missing_library_is_said(
     assert asyncio.run(sleeper.answer(request_from("127.0.0.1", b"SELECT 1"))).status_code == 501
 
 
-def test_what_a_user_may_query_is_found_while_others_hold_the_common_threads(
+def test_a_query_finds_its_topics_while_others_hold_the_common_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "_names", lambda _: ["clicks", "wages"])
