@@ -8,7 +8,8 @@ that has one, as in Kafka:
     (default user, client-id)  (default user, default client)  (default user)
     (client-id)  (default client)
 
-A quota of a user and a client applies to that pair, a user's quota to all of its clients.
+A quota of a user and a client applies to that pair, a user's quota to all of its clients. Who names
+no client id is no default client: as in Kafka, only a user's quota is his.
 """
 
 import json
@@ -97,7 +98,7 @@ def limit_of(quotas: Quotas, name: str, user: str, client_id: str) -> Limit | No
     users: tuple[dict[str, str | None], ...] = ({USER: user}, {USER: None}, {})
     clients: tuple[dict[str, str | None], ...] = ({CLIENT: client_id}, {CLIENT: None}, {})
     for of_user in users:
-        for of_client in clients:
+        for of_client in clients if client_id else clients[-1:]:
             found = quotas.get(key_of({**of_user, **of_client}), {}).get(name)
             if found is not None:
                 shares_user = (USER, user) if of_user else ()

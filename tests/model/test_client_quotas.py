@@ -45,6 +45,23 @@ def test_the_first_that_has_one_holds() -> None:
 
 
 @pytest.mark.parametrize(
+    ("entity", "is_bound"),
+    [
+        ({CLIENT: None}, False),
+        ({USER: None, CLIENT: None}, False),
+        ({USER: "u", CLIENT: None}, False),
+        ({USER: "u"}, True),
+        ({USER: None}, True),
+    ],
+)
+def test_a_client_without_an_id_is_no_default_client(entity: Entity, *, is_bound: bool) -> None:
+    """As Apache Kafka 4.3.1 answered, with an empty client id and with none."""
+    quotas = {key_of(entity): {PRODUCE: "5"}}
+    assert (limit_of(quotas, PRODUCE, "u", "") is not None) == is_bound
+    assert limit_of(quotas, PRODUCE, "u", "c") is not None
+
+
+@pytest.mark.parametrize(
     ("entity", "shared_by_clients", "shared_by_users"),
     [
         ({USER: None}, True, False),
