@@ -49,7 +49,8 @@ _ALLOWED_BY = {
 _ALLOWED_BY_ITSELF = {each: frozenset({each, Operation.ALL}) for each in Operation}
 
 
-RULES_A_DECISION = 10  # A decision takes as long as that many rules of a peer.
+# A decision takes as long as so many rules of a peer; so many lengths of prefixes as one more.
+RULES_A_DECISION, PREFIXES_A_RULE = 10, 2
 Choice = Callable[[list[str]], list[bool]]
 """Says of each of some resources whether a peer may do something with it."""
 ChoiceOfAll = Callable[[str], bool]
@@ -128,7 +129,9 @@ class Authorizer:
             return [True] * len(names)
         self.refresh()
         whose = _names_of(peer.principal)
-        if self._rules.count_of_type(resource_type, whose) > RULES_A_DECISION * len(names):
+        prefixes = self._rules.count_of_lengths(resource_type)
+        a_decision = RULES_A_DECISION + prefixes // PREFIXES_A_RULE
+        if self._rules.count_of_type(resource_type, whose) > a_decision * len(names):
             return [self._decided(peer, operation, resource_type, each).allowed for each in names]
         rules = self._rules.of_type(resource_type, whose)
         may = _those_allowed(rules, peer.host, operation, names)

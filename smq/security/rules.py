@@ -136,6 +136,10 @@ class Rules:
         """How many `of_type` finds."""
         return sum(len(self._by_principal.get((resource_type, each), ())) for each in principals)
 
+    def count_of_lengths(self, resource_type: ResourceType) -> int:
+        """How many beginnings of a name `about` looks for, whoever the rules are about."""
+        return len(self._lengths.get(resource_type, ()))
+
     def of_type(self, resource_type: ResourceType, principals: Iterable[str]) -> list[AclBinding]:
         """The rules of a type of resources that name one of these principals, as of now."""
         found = list[AclBinding]()

@@ -87,6 +87,19 @@ def test_few_names_are_decided_without_a_look_at_each_of_very_many_rules() -> No
         authorizer.those_allowed(ALICE, READ, TOPIC, [f"t{n}" for n in range(20)])
 
 
+def test_names_are_not_decided_one_by_one_if_prefixes_of_others_have_very_many_lengths() -> None:
+    """Each decision looked for 249 beginnings of a name, which took longer than all rules."""
+
+    class Watched(Rules):
+        def about(self, resource_type: ResourceType, name: str) -> Any:
+            raise AssertionError((resource_type, name))
+
+    rules = Watched(rule(f"t{n}", READ) for n in range(100))
+    for length in range(1, 250):
+        rules.add(rule("z" * length, READ, principal="User:x", how=PatternType.PREFIXED))
+    assert Authorizer(rules).those_allowed(ALICE, READ, TOPIC, ["t7", "u"]) == [True, False]
+
+
 @pytest.mark.parametrize("allow_if_no_rule", [False, True])
 def test_a_choice_is_by_the_rules_of_its_moment(*, allow_if_no_rule: bool) -> None:
     rules = Rules([rule("a", READ), rule("c", WRITE)])

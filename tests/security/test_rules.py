@@ -67,6 +67,17 @@ def test_rules_of_a_type_are_found_by_principal() -> None:
     }
 
 
+def test_lengths_of_prefixes_are_counted_while_a_rule_has_them() -> None:
+    found = [each for world in worlds() for each in world.rules]
+    pattern = ResourcePattern(ResourceType.TOPIC, "ab", PatternType.PREFIXED)
+    some = [AclBinding(pattern._replace(name=name), found[0].entry) for name in ("ab", "cd", "e")]
+    rules = Rules(some)
+    assert rules.count_of_lengths(ResourceType.TOPIC) == 2
+    assert rules.count_of_lengths(ResourceType.GROUP) == 0
+    rules.remove(some[2])
+    assert rules.count_of_lengths(ResourceType.TOPIC) == 1
+
+
 def test_a_literal_asterisk_is_the_wildcard() -> None:
     wildcard = ResourcePattern(ResourceType.TOPIC, "*")
     bindings = [each for world in worlds() for each in world.rules if each.pattern == wildcard]
