@@ -7,7 +7,8 @@ client waits until it is paid: in the long run, usage is bounded by the rate plu
 from collections import OrderedDict
 from collections.abc import Hashable
 
-BUCKETS_MAX = 10_000  # Clients choose their names: the longest unused bucket is forgotten first.
+BUCKETS_MAX = 10_000  # Clients choose their names: the longest unused bucket is forgotten first …
+DEBTS_PASSED_MAX = 16  # … but one with a debt, which other names would pay: so many may be passed.
 WAIT_MS_MAX = 30_000  # A client considers a connection that is silent for longer broken.
 
 
@@ -21,15 +22,20 @@ class Bucket:
 
     def use(self, amount: float, now_ms: float, burst_s: float) -> int:
         """Use an amount; returns how long to wait until the debt is paid, in ms; 0: no debt."""
-        passed_ms = max(0.0, now_ms - self._seen_ms)
-        filled = self._left + self.rate * passed_ms / 1000
-        self._left = min(self.rate * burst_s, filled) - amount
+        self._left = min(self.rate * burst_s, self._filled(now_ms)) - amount
         self._seen_ms = now_ms
         if self._left >= 0:
             return 0
         if not self.rate:
             return WAIT_MS_MAX
         return int(min(WAIT_MS_MAX, -1000 * self._left / self.rate + 1))
+
+    def owes(self, now_ms: float) -> bool:
+        """Whether it has a debt."""
+        return self._filled(now_ms) < 0
+
+    def _filled(self, now_ms: float) -> float:
+        return self._left + self.rate * max(0.0, now_ms - self._seen_ms) / 1000
 
 
 class Buckets:
@@ -45,7 +51,15 @@ class Buckets:
         if bucket is None:
             bucket = self._buckets[key] = Bucket(rate, rate * self._burst_s, now_ms)
             if len(self._buckets) > BUCKETS_MAX:
-                self._buckets.popitem(last=False)
+                self._forget_one(now_ms)
         self._buckets.move_to_end(key)
         bucket.rate = rate
         return bucket.use(amount, now_ms, self._burst_s)
+
+    def _forget_one(self, now_ms: float) -> None:
+        for _ in range(DEBTS_PASSED_MAX):
+            key, bucket = next(iter(self._buckets.items()))
+            if not bucket.owes(now_ms):
+                break
+            self._buckets.move_to_end(key)
+        self._buckets.popitem(last=False)

@@ -34,6 +34,20 @@ def test_buckets_are_bounded() -> None:
     assert len(buckets._buckets) == BUCKETS_MAX
 
 
+def test_a_debt_is_not_forgotten_while_others_have_none() -> None:
+    """A throttled user chose ten thousand names of clients, and owed nothing any more."""
+    buckets = Buckets()
+    buckets.use("owes", 1.0, 1000, 0)
+    buckets.use("paid", 1000.0, 1001, 0)
+    for number in range(2 * BUCKETS_MAX):
+        buckets.use(number, 1.0, 1, 10)
+    assert buckets.use("owes", 1.0, 0, 10) == WAIT_MS_MAX
+    assert "paid" not in buckets._buckets
+    for number in range(2 * BUCKETS_MAX):
+        buckets.use(f"owes too {number}", 1.0, 100, 20)
+    assert len(buckets._buckets) == BUCKETS_MAX
+
+
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=50))
 def test_a_client_that_waits_as_asked_stays_within_the_rate(amounts: list[int]) -> None:
     bucket, now_ms, used = Bucket(1000.0, 1000.0, 0), 0, 0
