@@ -6,7 +6,6 @@ and a start within one has no messages, and `next_offset` behind it.
 """
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ MiB = 1024 * 1024
 MESSAGES_DEFAULT, MESSAGES_MAX = 100, 10_000
 BYTES_DEFAULT, BYTES_MAX = 4 * MiB, 100 * MiB
 ALL_BYTES_MAX = 256 * MiB  # Of all answers until they are sent; above, each gets one piece.
+COPIES = 2  # Of an answer at a time: its pieces and the whole, or that and what gRPC sends.
 ANSWER_REST_BYTES = 64 * 1024  # Of an answer, beside its messages.
 STEP = 500  # Messages that are made without a pause.
 WAIT_MS_MAX = 60_000
@@ -59,19 +59,21 @@ class FetchedBytes:
         self.total = 0
 
 
-class FetchAnswer(NamedTuple):
+class FetchAnswer:
     """A FetchMessageResponse whose messages are written already."""
 
-    messages: Sequence[bytes]
-    rest: pb.FetchMessageResponse
+    def __init__(self, messages: list[bytes], rest: pb.FetchMessageResponse) -> None:
+        self._pieces = [rest.SerializeToString(), *messages]
+        self._size_bytes = sum(map(len, self._pieces))
 
     def SerializeToString(self) -> bytes:  # noqa: N802  (as messages have it)
-        """All of it: copied once."""
-        return b"".join((self.rest.SerializeToString(), *self.messages))
+        """All of it, once: gRPC keeps an answer while its client does not read."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
 
     def ByteSize(self) -> int:  # noqa: N802
         """Its size."""
-        return int(self.rest.ByteSize()) + sum(map(len, self.messages))
+        return self._size_bytes
 
 
 class FetchCalls:
@@ -122,7 +124,7 @@ class FetchCalls:
             end_of_partition=next_offset >= ends.latest,
             next_offset=next_offset,
         )
-        return FetchAnswer(found.pieces, rest)
+        return FetchAnswer(found.hand_out(), rest)
 
     async def _describe(
         self, request: pb.GetPartitionRangeInfoRequest, call: Context
@@ -202,11 +204,16 @@ class _WrittenMessages:
         self.pieces.append(piece)
         self.end += count
         self.size_bytes += len(piece)
-        self._fetched.total += len(piece)
+        self._fetched.total += COPIES * len(piece)
+
+    def hand_out(self) -> list[bytes]:
+        """The pieces, which are not kept until the answer is sent: that has them once more."""
+        pieces, self.pieces = self.pieces, []
+        return pieces
 
     def let_go(self) -> None:
         """They are sent, or nobody waits for them."""
-        self._fetched.total -= self.size_bytes
+        self._fetched.total -= COPIES * self.size_bytes
         self.size_bytes = 0
 
     def take(self, reader: Reader) -> bool:

@@ -13,7 +13,13 @@ from shm.timings import RpcTimings
 from smq.agent.proto import mq_broker_pb2, mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Partition, Topic
 from smq.app.agent import fetch_calls
-from smq.app.agent.fetch_calls import FetchAnswer, FetchedBytes, _wanted, _WrittenMessages
+from smq.app.agent.fetch_calls import (
+    COPIES,
+    FetchAnswer,
+    FetchedBytes,
+    _wanted,
+    _WrittenMessages,
+)
 from smq.app.agent.gate import OpenGate
 from smq.app.agent.methods import Context, service_of
 from tests.app.agent.doors import Doors, refused, stubs_of
@@ -168,7 +174,7 @@ def test_an_empty_partition_is_described_too(doors: Doors) -> None:
 def test_all_answers_together_are_bounded_and_each_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fetch_calls, "ALL_BYTES_MAX", 100)
+    monkeypatch.setattr(fetch_calls, "ALL_BYTES_MAX", COPIES * 100)
     fetched = FetchedBytes()
     wanted = _wanted(pb.FetchMessageRequest())
     one, other = _WrittenMessages(wanted, fetched), _WrittenMessages(wanted, fetched)
@@ -179,7 +185,16 @@ def test_all_answers_together_are_bounded_and_each_goes_on(
     other.let_go()
     rooms.append(one.has_room)
     assert rooms == [True, False, True, True]
-    assert fetched.total == 60
+    assert fetched.total == COPIES * 60
+
+
+def test_an_answer_has_its_bytes_once_and_its_size_for_ever() -> None:
+    """gRPC keeps it, and its client may read nothing."""
+    answer = FetchAnswer([b"x" * 60, b"y"], pb.FetchMessageResponse(next_offset=7))
+    size = answer.ByteSize()
+    assert len(answer.SerializeToString()) == size > 60
+    assert answer.SerializeToString() == b""
+    assert answer.ByteSize() == size
 
 
 def test_an_answer_that_is_sent_counts_no_more() -> None:
@@ -194,7 +209,7 @@ def test_an_answer_that_is_sent_counts_no_more() -> None:
             found.add(b"", 1)
             found.add(pb.FetchMessageResponse(error="x" * 10**6).SerializeToString(), 1)
             held.append(fetched.total)
-            return FetchAnswer(found.pieces, pb.FetchMessageResponse(next_offset=7))
+            return FetchAnswer(found.hand_out(), pb.FetchMessageResponse(next_offset=7))
 
         service = mq_broker_pb2.DESCRIPTOR.services_by_name["SeaweedMessaging"]
         server = grpc.aio.server()
