@@ -154,8 +154,14 @@ class FetchCalls:
 
 def ends_of(cluster: Cluster, topic: KnownTopic, partition: int) -> LogEnds:
     """Where a partition begins and ends. Raises BrokerError."""
-    find = partial(find_offsets, cluster, topic.kafka_name, [partition])
-    return LogEnds(find(EARLIEST_TIMESTAMP)[partition], find(LATEST_TIMESTAMP)[partition])
+    return all_ends_of(cluster, topic, [partition])[partition]
+
+
+def all_ends_of(cluster: Cluster, topic: KnownTopic, partitions: list[int]) -> dict[int, LogEnds]:
+    """Where some partitions begin and end. Raises BrokerError."""
+    find = partial(find_offsets, cluster, topic.kafka_name, partitions)
+    earliest, latest = find(EARLIEST_TIMESTAMP), find(LATEST_TIMESTAMP)
+    return {each: LogEnds(earliest[each], latest[each]) for each in partitions}
 
 
 def _times(cluster: Cluster, topic: KnownTopic, partition: int) -> tuple[FoundPlace, FoundPlace]:

@@ -196,10 +196,15 @@ class RecordStream:
         for partition in self._share.to_release():
             await self._release(partition)
             self._share.release(partition)
-        for partition, taken_over in self._share.take():
+        taken, member, topic = self._share.take(), self._member, self._topic
+        if not taken:
+            return
+        partitions = [partition for partition, _ in taken]
+        known = await self._subscriptions.places(member.group, topic, partitions)
+        for partition, taken_over in taken:
             wanted = starts.take(partition, taken_over=taken_over)
             subscription, start = await self._subscriptions.begin(
-                self._member, self._topic, partition, wanted
+                member, topic, partition, wanted, known
             )
             if start.note:
                 note = pb.SubscribeRecordResponse(error=start.note, partition=partition)

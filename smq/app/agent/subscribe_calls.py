@@ -101,11 +101,11 @@ class SubscribeCalls:
             keep=await filter_of(init.filter, topic),
             asker=SubscriberRights(context.asker, context.rights),
         )
+        partition = topic.partition_of(range_of(place.partition))
+        wanted = WantedPlace(init.offset_type, place.start_offset, place.start_ts_ns)
+        known = await self._subscriptions.places(member.group, topic, [partition])
         subscription, start = await self._subscriptions.begin(
-            member,
-            topic,
-            topic.partition_of(range_of(place.partition)),
-            WantedPlace(init.offset_type, place.start_offset, place.start_ts_ns),
+            member, topic, partition, wanted, known
         )
         if start.note:
             await answers.say(start.note)

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from smq.agent.filters import Test, parse_filter
@@ -21,11 +22,12 @@ from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits, NamedGroup
 from smq.app.agent.dead_letters import MESSAGE_BYTES_MAX
 from smq.app.agent.feeds import Keep, PartitionFeeds
+from smq.app.agent.fetch_calls import all_ends_of
 from smq.app.agent.gate import host_of
 from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.members import InstanceName
 from smq.app.agent.methods import Context
-from smq.app.agent.starts import start_at
+from smq.app.agent.starts import PlacesKnown, start_at
 from smq.app.agent.subscription import (
     AS_BROKER,
     HeldBytes,
@@ -108,6 +110,11 @@ class GroupInstance(NamedTuple):
     keep: Keep | None = None
     asker: SubscriberRights = AS_BROKER
 
+    @property
+    def group(self) -> NamedGroup:
+        """The group, as its commits name it."""
+        return NamedGroup(self.name.group, self.asker.peer)
+
 
 class Subscriptions:
     """The subscriptions that are open now."""
@@ -128,13 +135,26 @@ class Subscriptions:
         members = self.around.commits.members
         return members.present(name, client_id, host_of(context.peer()))
 
+    async def places(
+        self, group: NamedGroup, topic: KnownTopic, partitions: list[int]
+    ) -> PlacesKnown:
+        """What is known of some partitions, asked for at once. Raises Refused, BrokerError."""
+        committed = await self.around.commits.begin(group) if group.name else {}
+        find = partial(all_ends_of, topic=topic, partitions=partitions)
+        return PlacesKnown(committed, await self.around.broker.ask(find))
+
     async def begin(
-        self, member: GroupInstance, topic: KnownTopic, partition: int, wanted: WantedPlace
+        self,
+        member: GroupInstance,
+        topic: KnownTopic,
+        partition: int,
+        wanted: WantedPlace,
+        known: PlacesKnown,
     ) -> tuple[PartitionSubscription, Start]:
-        """A subscription of a partition. Raises Refused, OutOfRange, ValueError, BrokerError."""
-        around, group = self.around, NamedGroup(member.name.group, member.asker.peer)
+        """A subscription of a partition. Raises OutOfRange, ValueError, BrokerError."""
+        around, group = self.around, member.group
         name = TopicPartition(topic.kafka_name, partition)
-        start = await self.find_start(group, topic, partition, wanted)
+        start = await start_at(around.broker, topic, partition, wanted, known)
         if start.resets:
             around.commits.note(group, topic, partition, start.offset)
         reader = around.feeds.cursor(topic, partition, start.offset, member.keep)
@@ -178,14 +198,6 @@ class Subscriptions:
         self._all[subscription] = name
         self._of[windows].add(subscription)
 
-    async def find_start(
-        self, group: NamedGroup, topic: KnownTopic, partition: int, wanted: WantedPlace
-    ) -> Start:
-        """Where a group begins. Raises as `begin`."""
-        commits = await self.around.commits.begin(group) if group.name else {}
-        committed = commits.get(TopicPartition(topic.kafka_name, partition))
-        return await start_at(self.around.broker, topic, partition, wanted, committed)
-
     async def end(self, subscription: PartitionSubscription) -> None:
         """A subscription has ended: commit what it has done, whatever happens to the caller."""
         instance, windows = self._all.pop(subscription), subscription.terms.instance
@@ -226,7 +238,8 @@ class Subscriptions:
 
     async def seek(self, subscription: PartitionSubscription, wanted: WantedPlace) -> str:
         """Continue elsewhere; returns a note. Raises OutOfRange, ValueError, BrokerError."""
-        group, partition = subscription.terms.named_group, subscription.name.partition
-        start = await self.find_start(group, subscription.topic, partition, wanted)
+        topic, partition = subscription.topic, subscription.name.partition
+        known = await self.places(subscription.terms.named_group, topic, [partition])
+        start = await start_at(self.around.broker, topic, partition, wanted, known)
         await subscription.seek(start.offset, resets=start.resets)
         return start.note

@@ -1,5 +1,6 @@
 """SubscribeRecord of a real broker: typed records, and partitions that instances share."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
+from smq.agent.in_flight import InstanceWindows
+from smq.agent.places import SessionStarts
 from smq.agent.proto import mq_agent_pb2 as pb
 from smq.agent.proto.mq_broker_pb2 import ConfigureTopicRequest, GetTopicSubscribersRequest
 from smq.agent.proto.mq_schema_pb2 import (
@@ -17,8 +20,13 @@ from smq.agent.proto.mq_schema_pb2 import (
     Topic,
     Value,
 )
+from smq.app.agent.members import InstanceName
+from smq.app.agent.record_calls import RecordStream
+from smq.app.agent.starts import PlacesKnown
+from smq.app.agent.subscribing import GroupInstance
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.locate import cluster_at
+from smq.model.offset_types import Start, WantedPlace
 from tests.app.agent.doors import Doors, refused
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
 
@@ -262,3 +270,40 @@ def test_many_groups_read_a_partition_while_one_of_them_reads_nothing(doors: Doo
         assert numbers(stream.read_many(50)) == [*range(50)]
     for stream in (*streams, silent):
         stream.cancel()
+
+
+def test_all_partitions_that_are_taken_are_asked_for_at_once() -> None:
+    """Each asked for all commits of its group: a thousand of them took a minute."""
+    asked: list[list[int]] = []
+
+    class Part:
+        async def run(self, _: object) -> None:
+            pass
+
+    class Places:
+        async def places(self, group: object, topic: object, partitions: list[int]) -> PlacesKnown:
+            asked.append(partitions)
+            return PlacesKnown({}, {})
+
+        async def begin(self, *_: object) -> tuple[Part, Start]:
+            return Part(), Start(0)
+
+    class OurShare:
+        def to_release(self) -> list[int]:
+            return []
+
+        def take(self) -> list[tuple[int, bool]]:
+            return [] if asked else [(each, False) for each in range(1000)]
+
+    async def follow() -> None:
+        anything: Any = GroupInstance(
+            InstanceName("g", "i", ""), InstanceWindows(), "", 1, lambda _: False
+        )
+        our: Any = Places()
+        stream = RecordStream(our, anything, anything, OurShare(), anything)  # type: ignore[arg-type]
+        starts = SessionStarts({}, WantedPlace(int(OffsetType.RESUME_OR_EARLIEST)))
+        await stream._follow(starts)
+        await stream._follow(starts)
+
+    asyncio.run(follow())
+    assert asked == [[*range(1000)]]

@@ -10,8 +10,9 @@ import pytest
 from smq.agent.layouts import RingLayout
 from smq.agent.proto.mq_schema_pb2 import OffsetType
 from smq.agent.topic_names import TopicName
-from smq.app.agent.starts import start_at
+from smq.app.agent.starts import PlacesKnown, start_at
 from smq.app.agent.topics import KnownTopic
+from smq.client.names import TopicPartition
 from smq.model.offset_types import LogEnds, Start, WantedPlace
 
 TOPIC = KnownTopic(TopicName("shop", "orders"), UUID(int=1), {}, (RingLayout(1, 2),))
@@ -25,15 +26,15 @@ class Asked:
 
     async def ask(self, work: Callable[..., Any]) -> Any:
         asked = work.keywords  # type: ignore[attr-defined]
-        if "time_ms" not in asked:
-            return LogEnds(10, 20)
         self.times.append(asked["time_ms"])
         return 13 if asked["time_ms"] <= 7 else None
 
 
 def begin(wanted: WantedPlace, committed: int | None = None) -> tuple[Start, list[int]]:
     asked = Asked()
-    work = start_at(asked, TOPIC, 1, wanted, committed)  # type: ignore[arg-type]
+    commits = {} if committed is None else {TopicPartition("shop.orders", 1): committed}
+    known = PlacesKnown(commits, {1: LogEnds(10, 20)})
+    work = start_at(asked, TOPIC, 1, wanted, known)  # type: ignore[arg-type]
     return asyncio.run(work), asked.times
 
 
