@@ -134,10 +134,9 @@ class Acks:
             self._failed.add(log.number)
 
     def _write(self, log: Log) -> None:
-        """Write the turn's appends to the WAL, then publish them."""
-        if not log.write() and not log.repair():
-            return
-        if DURABILITY_DISK in self._shard.levels:
+        """Write the turn's appends to the WAL, then publish them. Those that a log had written
+        before it failed are acknowledged, and so they are published too."""
+        if (log.write() or log.repair()) and DURABILITY_DISK in self._shard.levels:
             log.want_sync()  # First: the disk is the slowest.
         self._shard.publish(log, DURABILITY_OS)
 

@@ -1,5 +1,6 @@
 """Acks: which of them wait for what. Broken disks are in test_bad_disks."""
 
+import errno
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from shm.kernels.base.words import (
 from smq.app.shard.requests.acks import Acks
 from smq.log.files.background import InlineBackground, JobLane
 from smq.log.files.disk import OsDisk
+from smq.log.files.segment import NoSegment, WalSegment
 from smq.shard.produce import Produced, marks_of
 from smq.testing.disk import FailingDisk
 from smq.wire.records import Record, write_batch
@@ -347,6 +349,25 @@ def test_a_log_that_fails_while_a_request_is_appended_holds_what_it_has_taken(
     two.repair(0)
     assert [each.open_count for each in clients] == [1] * len(clients)
     assert two.high_watermark(1) == len(taken)
+
+
+def test_a_log_that_fails_shows_the_records_that_it_had_written_and_acknowledges(
+    two: LogsBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acknowledged records were not visible until the log was repaired."""
+
+    def full(_: int) -> WalSegment:
+        raise NoSegment(errno.ENOSPC, "there is no space")
+
+    clients = [two.produce(one={0: batch(b"x")})]
+    two.turn()
+    monkeypatch.setattr(two.logs[0].wal.files, "begin", full)
+    clients += [two.produce(one={0: batch(b"x" * (SEGMENT_BYTES // 3))}) for _ in range(3)]
+    two.turn()
+    assert two.logs[0].failed is not None
+    acknowledged = sum(client.open_count for client in clients)
+    assert 1 < acknowledged < 4
+    assert two.high_watermark(1) == acknowledged
 
 
 def test_an_unwatched_batch_becomes_visible_after_the_repair(two: LogsBench) -> None:
