@@ -10,6 +10,8 @@ read                     everything, from the start; the rules decide
 from itertools import count
 from pathlib import Path
 
+from shm.kernels.base.words import WORD_SPACE_END, WORD_TAIL
+from smq.app.process.inheritance import shard_name
 from smq.testing.simulation.consumer import Administrator, Committer, FinalReader, SimConsumer
 from smq.testing.simulation.environment import LOST_MS, TOPICS, Environment, name_of
 from smq.testing.simulation.guardian import Guardian
@@ -19,7 +21,7 @@ from smq.testing.simulation.lives import RESTART_MS_MAX, Lives
 from smq.testing.simulation.members import SimMember
 from smq.testing.simulation.people import ALL_GUESTS, GUARDED
 from smq.testing.simulation.processes import ShardProcess, are_ended
-from smq.testing.simulation.producer import SimProducer
+from smq.testing.simulation.producer import ProducerLane, SimProducer
 from smq.testing.simulation.scheduler import Participant, Scheduler
 from smq.testing.simulation.sdk.programs import GROUP, SdkProgram, SimSdkConsumer, SimSdkProducer
 from smq.testing.simulation.strangers import STRANGERS, Stranger
@@ -134,13 +136,23 @@ class World(Environment):
         longest_ms, whose = max(waits)
         if longest_ms > HANG_MS:
             raise Broken(f"{whose} has not been answered for {longest_ms:.0f} ms")
-        unsent = [lane for each in self.producers for lane in each.lanes.values() if lane.batches]
+        lanes = (lane for each in self.producers for lane in each.lanes.values())
+        unsent = [lane for lane in lanes if lane.batches and not self._is_full_for_good(lane)]
         if unsent:
             lane = unsent[0]
             name = f"{lane.incarnation.topic.name}-{lane.partition}"
             raise Broken(f"a producer's records for {name} are never taken")
         if busy := [each.name for each in self.transactors if each.is_busy]:
             raise Broken(f"a transaction of {busy[0]} does not end")
+
+    def _is_full_for_good(self, lane: ProducerLane) -> bool:
+        """Whether nobody seals, and the records that fill segments have filled a lane's log."""
+        number = lane.incarnation.topic.logs[lane.partition]
+        process = self.processes.get(shard_name(self.host.leader_of(number)))
+        if self.host.seals or not isinstance(process, ShardProcess):
+            return False
+        words = process.shard.logs[number].words
+        return bool(words[WORD_SPACE_END] - words[WORD_TAIL] < self.host.config.wal_segment_bytes)
 
     def _is_settled(self) -> bool:
         is_waiting = any(each.is_waiting() for each in self._clients)
