@@ -25,10 +25,10 @@ def _give_up(disk: Disk, fd: int, length: int, at: int, *_how: object) -> Salvag
 
 
 def _note_all(
-    self: BadPages, at: int, length: int, bad: Collection[int], untried: Collection[int] = ()
+    self: BadPages, at: int, length: int, bad: Collection[int], *others: Collection[int]
 ) -> None:
     """All that was read together fails."""
-    _note(self, at, length, pages_of(at, length) if len(bad) else (), untried)
+    _note(self, at, length, pages_of(at, length) if len(bad) else (), *others)
 
 
 def _are_over_at_once(self: BadPages, pages: range, patience: PagePatience, now_ms: int) -> bool:
