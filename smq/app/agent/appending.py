@@ -94,7 +94,7 @@ def invalid(sentence: str) -> CallRefused:
 
 
 class Appender:
-    """Appends records of one topic for one publisher. Raises Refused where a record cannot be."""
+    """Appends records of one topic of one publisher. Raises CallRefused for what cannot be."""
 
     def __init__(
         self,

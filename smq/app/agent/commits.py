@@ -85,7 +85,7 @@ class GroupCommits:
             await asyncio.gather(*(self.flush(group) for group in [*self._dirty]))
 
     async def begin(self, group: NamedGroup) -> Mapping[TopicPartition, int]:
-        """A subscriber of a group begins: the group's commits. Raises Refused, BrokerError."""
+        """A subscriber of a group begins: the group's commits. Raises CallRefused, BrokerError."""
         await self.flush(group)
         self._refused.pop(group, None)
         return await self._broker.ask(partial(committed_offsets, group_id=group.name), group.asker)
@@ -98,7 +98,7 @@ class GroupCommits:
             self._dirty[group][name] = _NotedOffset(topic, offset)
 
     def check(self, group: NamedGroup) -> None:
-        """Raises Refused if the group takes no commits of ours any more."""
+        """Raises CallRefused if the group takes no commits of ours any more."""
         self.members.check(group.name)
         refused = self._refused.get(group)
         if refused is not None:
@@ -141,7 +141,7 @@ class GroupCommits:
     async def _commit_by_member(
         self, group: NamedGroup, noted: Mapping[TopicPartition, _NotedOffset]
     ) -> None:
-        """Raises BrokerError, Refused."""
+        """Raises BrokerError, CallRefused."""
         for _ in range(ATTEMPTS):
             there = ((name, each) for name, each in noted.items() if self.is_there(each.topic))
             offsets = {name: each.offset for name, each in there}

@@ -124,7 +124,7 @@ class _Instance:
             reading.cancel()
 
     def _look(self) -> None:
-        """The topic may have more partitions. Raises Refused if it is gone."""
+        """The topic may have more partitions. Raises CallRefused if it is gone."""
         self._topic = self._topics.find(self._topic.name)
         self._share.grow(self._topic.layout.partition_count)
 

@@ -26,6 +26,7 @@ from smq.client.kafka.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    READ_UNCOMMITTED,
     FoundPlace,
     find_offsets,
     find_places,
@@ -157,10 +158,16 @@ def ends_of(cluster: Cluster, topic: KnownTopic, partition: int) -> LogEnds:
     return all_ends_of(cluster, topic, [partition])[partition]
 
 
-def all_ends_of(cluster: Cluster, topic: KnownTopic, partitions: list[int]) -> dict[int, LogEnds]:
-    """Where some partitions begin and end. Raises BrokerError."""
+def all_ends_of(
+    cluster: Cluster,
+    topic: KnownTopic,
+    partitions: list[int],
+    isolation_level: int = READ_UNCOMMITTED,
+) -> dict[int, LogEnds]:
+    """Where some partitions begin and end; or, of what is committed. Raises BrokerError."""
     find = partial(find_offsets, cluster, topic.kafka_name, partitions)
-    earliest, latest = find(EARLIEST_TIMESTAMP), find(LATEST_TIMESTAMP)
+    earliest = find(EARLIEST_TIMESTAMP)
+    latest = find(LATEST_TIMESTAMP, isolation_level=isolation_level)
     return {each: LogEnds(earliest[each], latest[each]) for each in partitions}
 
 

@@ -1,7 +1,7 @@
 """Hands the RPCs of a service to what answers them, from the service's own descriptor.
 
 A method that has none is UNIMPLEMENTED, with a sentence. What a handler raises for its caller is a
-`Refused`, or an error of the broker's; anything else is a bug of ours, and gRPC logs it.
+`CallRefused`, or an error of the broker's; anything else is a bug of ours, and gRPC logs it.
 """
 
 import asyncio

@@ -56,9 +56,7 @@ CONNECTIONS_MAX = 4096  # Of a port: each costs some tens of kilobytes, in TLS m
 IDLE_MS_MAX = 600_000  # Without a call; then a connection is closed, as Kafka's are.
 HANDSHAKE_MS_MAX = 10_000
 METADATA_BYTES_MAX = 16 * 1024
-PENDING_S_MAX = (
-    600  # gRPC cancels a call that waits longer for us: 30 s are few for a busy machine.
-)
+PENDING_S_MAX = 600  # gRPC cancels a call that waits longer: 30 s are few for a busy machine.
 WITH_BYTES = ("PublishMessage", "PublishRecord")  # A record's size is looked at before all else.
 REFLECTION = "ServerReflection"
 STOP_WAIT_S = 3  # For calls in progress; the supervisor waits a little longer.

@@ -131,14 +131,14 @@ class Subscriptions:
     def present(
         self, name: InstanceName, client_id: str, context: Context
     ) -> AbstractAsyncContextManager[None]:
-        """An instance is a member of its group, as long as it has streams. Raises Refused."""
+        """An instance is a member of its group, as long as it has streams. Raises CallRefused."""
         members = self.around.commits.members
         return members.present(name, client_id, host_of(context.peer()))
 
     async def places(
         self, group: NamedGroup, topic: KnownTopic, partitions: list[int]
     ) -> PlacesKnown:
-        """What is known of some partitions, asked for at once. Raises Refused, BrokerError."""
+        """What is known of some partitions, asked for at once. Raises CallRefused, BrokerError."""
         committed = await self.around.commits.begin(group) if group.name else {}
         find = partial(all_ends_of, topic=topic, partitions=partitions)
         return PlacesKnown(committed, await self.around.broker.ask(find))

@@ -112,7 +112,7 @@ class PartitionSubscription:
         self.subscriber.position = offset
 
     async def run(self, write: Write) -> None:
-        """Deliver. Raises NoSuchTopic if it is gone, Refused if its group is Kafka's."""
+        """Deliver. Raises NoSuchTopic if it is gone, CallRefused if its group is Kafka's."""
         try:
             await self._run(write)
         finally:

@@ -63,7 +63,7 @@ class KnownTopics:
         return (name_of(name, found[name].configs.get(NAMESPACE, "")) for name in sorted(found))
 
     def find(self, name: TopicName) -> KnownTopic:
-        """A topic. Raises Refused."""
+        """A topic. Raises CallRefused."""
         topic = self.find_or_none(name)
         if topic is None:
             raise no_topic(name)

@@ -13,19 +13,13 @@ import grpc
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.filer_pb2 import LogEntry
 from smq.app.agent.broker import BrokerSide
-from smq.app.agent.fetch_calls import message_of
+from smq.app.agent.fetch_calls import all_ends_of, message_of
 from smq.app.agent.methods import Context, Handler
 from smq.app.agent.readers import PartitionReaders, Reader
 from smq.app.agent.refusals import CallRefused
-from smq.app.agent.topics import KnownTopic, KnownTopics
+from smq.app.agent.topics import KnownTopics
 from smq.app.agent.translation import range_of, topic_name
-from smq.client.kafka.cluster import Cluster
-from smq.client.kafka.offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    READ_COMMITTED,
-    find_offsets,
-)
+from smq.client.kafka.offsets import READ_COMMITTED
 from smq.store.manifest import Manifest
 
 WAIT_S, WAITS_MAX = 1.0, 30  # For records that there are.
@@ -47,7 +41,8 @@ class UnflushedCalls:
     async def _stream(self, request: pb.GetUnflushedMessagesRequest, context: Context) -> None:
         topic = self._topics.asked(context, topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
-        earliest, end = await self._broker.ask(partial(_ends_of, topic=topic, partition=partition))
+        find = partial(all_ends_of, partitions=[partition], isolation_level=READ_COMMITTED)
+        earliest, end = (await self._broker.ask(partial(find, topic=topic)))[partition]
         sealed_end = self._manifest.sealed_end(topic.numbers[partition])
         start = max(sealed_end, request.start_buffer_offset, earliest)
         if start < end:
@@ -57,13 +52,6 @@ class UnflushedCalls:
             finally:
                 await reader.close()
         await context.write(pb.GetUnflushedMessagesResponse(end_of_stream=True))
-
-
-def _ends_of(cluster: Cluster, topic: KnownTopic, partition: int) -> tuple[int, int]:
-    """Where a partition begins, and where what is committed ends. Raises BrokerError."""
-    find = partial(find_offsets, cluster, topic.kafka_name, [partition])
-    committed = find(LATEST_TIMESTAMP, isolation_level=READ_COMMITTED)
-    return find(EARLIEST_TIMESTAMP)[partition], committed[partition]
 
 
 async def _write(context: Context, reader: Reader, end: int) -> None:
