@@ -37,9 +37,9 @@ from smq.wire.codec import STRING_BYTES_MAX
 # What is no UTF-8 in a request is replaced by U+FFFD, which has three bytes: clients could make
 # such names until these were refused. A member's id is a client's with a number.
 NAME_BYTES_MAX = 3 * STRING_BYTES_MAX + 64
-# Frames have a partition's number, and markers an epoch, in 32 bits. Each shard has had a log.
+# In 32 bits are a partition's number in frames and a coordinator's epoch in markers.
 _LOG_MAX = (SETTINGS["shards"].at_most or 1) - 1
-# An abort needs one more than an open transaction has. Markers have it in 16 bits.
+# Of a producer; markers have it in 16 bits. An abort needs one more than an open transaction has.
 _EPOCH_MAX = 2**15 - 1
 _COUNTERS = {"partition_number", "producer_id", "coordinator_epoch", "arrival"}
 # Topic configs of which a shard knows each value, or ends.

@@ -95,6 +95,11 @@ class Environment:
         """Whether topics of a name are compacted: two names are, in some runs with sealing."""
         return self.host.compacts and name != name_of(0)
 
+    def leading_process(self, log: int) -> ShardProcess | None:
+        """The process that leads a log; None: it is dead."""
+        process = self.processes.get(shard_name(self.host.leader_of(log)))
+        return process if isinstance(process, ShardProcess) else None
+
     def acked(
         self, incarnation: Incarnation, partition: int, values: list[bytes], offset: int
     ) -> None:
@@ -103,8 +108,8 @@ class Environment:
             incarnation.claim(partition, offset + i, value, "what is acked")
             self.ledger.acked_ns[value] = self.clock.now_ns
         topic = incarnation.topic
-        process = self.processes.get(shard_name(self.host.leader_of(topic.logs[partition])))
-        if incarnation.is_dying or not isinstance(process, ShardProcess):
+        process = self.leading_process(topic.logs[partition])
+        if incarnation.is_dying or process is None:
             return
         led = process.shard.by_number(topic.partition_numbers[partition])
         if led is None or self.ledger.is_damaged:

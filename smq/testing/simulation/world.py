@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 
 from shm.kernels.base.words import WORD_SPACE_END, WORD_TAIL
-from smq.app.process.inheritance import shard_name
 from smq.testing.simulation.consumer import Administrator, Committer, FinalReader, SimConsumer
 from smq.testing.simulation.environment import LOST_MS, TOPICS, Environment, name_of
 from smq.testing.simulation.guardian import Guardian
@@ -147,11 +146,10 @@ class World(Environment):
 
     def _is_full_for_good(self, lane: ProducerLane) -> bool:
         """Whether nobody seals, and the records that fill segments have filled a lane's log."""
-        number = lane.incarnation.topic.logs[lane.partition]
-        process = self.processes.get(shard_name(self.host.leader_of(number)))
-        if self.host.seals or not isinstance(process, ShardProcess):
+        process = self.leading_process(lane.log)
+        if self.host.seals or process is None:
             return False
-        words = process.shard.logs[number].words
+        words = process.shard.logs[lane.log].words
         return bool(words[WORD_SPACE_END] - words[WORD_TAIL] < self.host.config.wal_segment_bytes)
 
     def _is_settled(self) -> bool:
