@@ -14,7 +14,6 @@ from shm.kernels.base.words import (
     P_DECIDED_END,
     P_LOG_START,
     WORD_SPACE_END,
-    WORD_SYNCED,
     WORD_TAIL,
 )
 from smq.log.files.background import Background
@@ -101,7 +100,7 @@ class Freeing:
         return [each for each in wanted if self._is_free(each)]
 
     def _is_free(self, segment: WalSegment) -> bool:
-        if segment.end > self._log.words[WORD_SYNCED] and self._syncs.syncer.busy():
+        if self._syncs.want_of(segment):
             return False
         return not self.holders.need(segment)
 
@@ -143,7 +142,7 @@ class Freeing:
         """See smq.log.files.kept.Reclaim."""
         log = self._log
         left = log.words[WORD_SPACE_END] - log.words[WORD_TAIL]
-        kept = log.wal.files.kept.segments
+        kept = [each for each in log.wal.files.kept.segments if not self._syncs.want_of(each)]
         found = [segment for segment in kept if not log.wal.is_held(segment, left)]
         if not found and even_lent:
             found = [segment for segment in kept if segment.pins == 0]
@@ -157,6 +156,8 @@ class Freeing:
         for segment in [*self._log.wal.files.kept.segments]:
             if segment.index is None or segment.pins or segment.loans:
                 continue  # Freeing one may have freed others.
+            if self._syncs.want_of(segment):
+                continue
             if not self._readable.need(segment):
                 self._free(segment)
 

@@ -21,6 +21,7 @@ from shm.kernels.log.sync import (
 )
 from shm.segment import LogMemory
 from smq.log.files.disk import Disk
+from smq.log.files.segment import WalSegment
 from smq.log.files.wal import Wal
 
 WAIT_S = 0.0001  # A sync takes about as long, or much longer.
@@ -155,6 +156,13 @@ class Syncs:
     def want(self) -> None:
         """Want everything synced that is written by now. A running sync does not cover it."""
         self.wanted = self.awaited = self._words[WORD_WRITTEN]
+
+    def want_of(self, segment: WalSegment) -> bool:
+        """Whether a sync of this segment is wanted or runs. Until it is done the segment must stay:
+        the syncer has its descriptor, and no later sync may pass a gap."""
+        if segment.end <= self._words[WORD_SYNCED]:
+            return False
+        return self.syncer.busy() or self.wanted > segment.start
 
     def see(self) -> None:
         """The loop is about to do what waits for the syncs that have ended by now."""

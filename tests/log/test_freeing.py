@@ -10,12 +10,14 @@ from shm.kernels.base.words import (
     P_DECIDED_END,
     P_SEALED_END,
     WORD_SPACE_END,
+    WORD_SYNCED,
 )
 from smq.log.files.background import BackgroundThread
 from smq.log.files.checkpoint import FILE_NAME, Open
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment_files import SPARES_READY
 from smq.testing.disk import FailingDisk
+from smq.testing.simulation.threads import SteppedSyncer
 from tests.log.files.wals import HeldWriteBacks
 from tests.log.logs import (
     NOW_MS,
@@ -25,6 +27,7 @@ from tests.log.logs import (
     batch,
     fill,
     high_watermark,
+    memory_of,
     read,
     row,
     start,
@@ -75,6 +78,55 @@ def test_a_lent_segment_is_freed_when_the_log_wants_its_space(tmp_path: Path) ->
     log.tend()
     assert [s.loans for s in log.wal.segments] == [0]
     log.invariants()
+
+
+def test_a_sealed_segment_whose_sync_is_wanted_stays_until_it_is_synced(tmp_path: Path) -> None:
+    """Freed before, it left a gap that no sync passed: who waited for the sync got no answer."""
+    memory = memory_of()
+    syncer = SteppedSyncer(memory, OsDisk(), lambda: 0)
+    log = start(tmp_path, memory=memory, syncer=syncer).log
+    for i in range(20):
+        append(log, 1, batch(b"%d" % i * 200))
+        assert turn(log, syncs=False)
+    assert len(log.wal.segments) == 3
+    log.want_sync()
+    syncer.step()
+    assert log.words[WORD_SYNCED] == SEGMENT_BYTES
+    log.sealing.advance(1, 18, NOW_MS)
+    log.checkpoint()
+    assert [segment.start for segment in log.wal.segments] == [SEGMENT_BYTES, 2 * SEGMENT_BYTES]
+    log.push_sync()
+    while syncer.busy():
+        syncer.step()
+        log.push_sync()
+    assert log.words[WORD_SYNCED] == log.syncs.awaited
+    log.checkpoint()
+    assert [segment.start for segment in log.wal.segments] == [2 * SEGMENT_BYTES]
+
+
+def test_a_kept_segment_is_not_taken_while_its_sync_runs(tmp_path: Path) -> None:
+    """Its descriptor was closed under the syncer, and the log failed."""
+    memory = memory_of()
+    syncer = SteppedSyncer(memory, OsDisk(), lambda: 0)
+    log = start(tmp_path, memory=memory, syncer=syncer, keep_bytes_max=1 << 20).log
+    for i in range(40):
+        append(log, 1, batch(b"%d" % i * 200))
+        assert turn(log, syncs=False)
+    log.sealing.advance(1, 36, NOW_MS)
+    log.checkpoint()
+    kept = [segment.start for segment in log.wal.segments if segment.is_kept]
+    assert len(kept) == 4
+    log.want_sync()
+    log.wal.files.bytes_max = log.wal.files.allocated_bytes
+    log.words[WORD_SPACE_END] = log.tail
+    log.tend()
+    assert [segment.start for segment in log.wal.segments if segment.is_kept] == kept
+    while syncer.busy():
+        syncer.step()
+        assert not syncer.failed()
+        log.push_sync()
+    log.tend()
+    assert len([segment for segment in log.wal.segments if segment.is_kept]) < 4
 
 
 def test_files_stay_as_many_as_the_wal_once_had_and_are_used_again(tmp_path: Path) -> None:
