@@ -23,7 +23,6 @@ from smq.log.holders import LOOKS_MAX, Holders
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
 from smq.log.snapshot import LogSnapshot
-from smq.log.sync import Syncs
 from smq.log.transactions import LogTransactions
 
 
@@ -33,16 +32,15 @@ class Freeing:
     `freed()` is called after segments have become free space.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  (the parts of a log that it reads)
+    def __init__(
         self,
         log: ReadableLog,
         kept: tuple[Producers, LogTransactions],
-        syncs: Syncs,
         disk: Disk,
         background: Background,
         freed: Callable[[], None],
     ) -> None:
-        self._log, self._kept, self._syncs = log, kept, syncs
+        self._log, self._kept = log, kept
         self._disk, self._background, self._freed = disk, background, freed
         self.holders = Holders(log.partitions, log.lookup)
         self._readable = Holders(log.partitions, log.lookup, P_LOG_START)
@@ -100,7 +98,7 @@ class Freeing:
         return [each for each in wanted if self._is_free(each)]
 
     def _is_free(self, segment: WalSegment) -> bool:
-        if self._syncs.want_of(segment):
+        if self._log.wal.files.wants_sync(segment):
             return False
         return not self.holders.need(segment)
 
@@ -142,7 +140,8 @@ class Freeing:
         """See smq.log.files.kept.Reclaim."""
         log = self._log
         left = log.words[WORD_SPACE_END] - log.words[WORD_TAIL]
-        kept = [each for each in log.wal.files.kept.segments if not self._syncs.want_of(each)]
+        files = log.wal.files
+        kept = [segment for segment in files.kept.segments if not files.wants_sync(segment)]
         found = [segment for segment in kept if not log.wal.is_held(segment, left)]
         if not found and even_lent:
             found = [segment for segment in kept if segment.pins == 0]
@@ -156,7 +155,7 @@ class Freeing:
         for segment in [*self._log.wal.files.kept.segments]:
             if segment.index is None or segment.pins or segment.loans:
                 continue  # Freeing one may have freed others.
-            if self._syncs.want_of(segment):
+            if self._log.wal.files.wants_sync(segment):
                 continue
             if not self._readable.need(segment):
                 self._free(segment)

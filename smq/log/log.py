@@ -92,9 +92,10 @@ class Log(ReadableLog):
         self.health = Health(self, self.syncs, background, boot_id)
         self.filing = Filing(self, disk, background, boot_id, self.checkpoint)
         kept = self.producers, self.transactions
-        self.freeing = Freeing(self, kept, self.syncs, disk, background, self._freed)
+        self.freeing = Freeing(self, kept, disk, background, self._freed)
         self.sealing = SealedEnds(self, self.transactions)
         self.cursors = self.filing.cursors
+        wal.files.wants_sync = self.syncs.want_of
         wal.files.footprint.failed = self._fail_write_back
         wal.files.footprint.heard = partial(note_failed_sync, wal.files.directory, boot_id)
         wal.files.footprint.may_drop = lambda: self.health.failed is None

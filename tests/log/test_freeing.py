@@ -16,6 +16,7 @@ from smq.log.files.background import BackgroundThread
 from smq.log.files.checkpoint import FILE_NAME, Open
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment_files import SPARES_READY
+from smq.log.reading import DamagedFrame
 from smq.testing.disk import FailingDisk
 from smq.testing.simulation.threads import SteppedSyncer
 from tests.log.files.wals import HeldWriteBacks
@@ -33,6 +34,7 @@ from tests.log.logs import (
     start,
     turn,
 )
+from tests.log.test_reading import collected, flip, spans
 
 
 def test_a_segment_is_freed_when_all_in_it_is_sealed_and_the_checkpoint_says_so(
@@ -127,6 +129,25 @@ def test_a_kept_segment_is_not_taken_while_its_sync_runs(tmp_path: Path) -> None
         log.push_sync()
     log.tend()
     assert len([segment for segment in log.wal.segments if segment.is_kept]) < 4
+
+
+def test_a_kept_damaged_segment_is_not_freed_while_its_sync_runs(tmp_path: Path) -> None:
+    memory = memory_of()
+    syncer = SteppedSyncer(memory, OsDisk(), lambda: 0)
+    log = start(tmp_path, memory=memory, syncer=syncer, keep_bytes_max=1 << 20).log
+    for i in range(40):
+        append(log, 1, batch(b"%d" % i * 200))
+        assert turn(log, syncs=False)
+    log.sealing.advance(1, 36, NOW_MS)
+    log.checkpoint()
+    segment, places = log.wal.segments[0], spans(log)
+    flip(log, int(places[0, 0]) + 70)
+    log.want_sync()
+    assert isinstance(collected(log, places), DamagedFrame)
+    assert segment in log.wal.segments
+    syncer.step()
+    assert isinstance(collected(log, places), DamagedFrame)
+    assert segment not in log.wal.segments
 
 
 def test_files_stay_as_many_as_the_wal_once_had_and_are_used_again(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ class SegmentFiles:
         self._recycling = 0  # Files of freed segments that are neither spares nor deleted yet.
         self._spare_numbers = count(1)
         self.writes_ahead = False  # Worth its cost when requests wait for syncs.
+        self.wants_sync = _nobody_syncs  # Whether a segment's sync is wanted: it is not freed then.
         self._is_awaited = False  # The next segment's file: the loop waits for it.
         disk.make_directory(directory)
 
@@ -375,6 +376,7 @@ class SegmentFiles:
     def free(self, segment: WalSegment) -> None:
         """Give up a segment that is not needed: its file becomes a spare, in the background."""
         assert segment.pins == 0
+        assert not self.wants_sync(segment), "the syncer has its descriptor"
         assert segment is not self.segments[-1]
         if segment.is_kept:
             self.kept.remove(segment)
@@ -433,3 +435,7 @@ class SegmentFiles:
                 self.disk.close(segment.fd)
                 self.footprint.close(segment)
                 segment.fd = -1
+
+
+def _nobody_syncs(segment: WalSegment) -> bool:  # noqa: ARG001
+    return False
