@@ -26,15 +26,10 @@ import numpy as np
 
 from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
-    BATCH_LAST_OFFSET_DELTA_AT,
-    DURABILITY_DISK,
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
-    FRAME_KIND_BATCH,
-    FRAME_KIND_PADDING,
     P_LAST_ENTRY,
     P_LOG_END,
-    P_SEALED_END,
     P_UNSEALED_SINCE_MS,
     SPACE_UNLIMITED,
     WORD_GENERATION,
@@ -51,16 +46,10 @@ from shm.kernels.base.words import (
 from shm.kernels.log.append import pad_to
 from shm.kernels.log.recover import (
     S_AT,
-    S_BASE_OFFSET,
-    S_EPOCH,
     S_GENERATION,
-    S_KIND,
-    S_LEVEL,
-    S_PARTITION,
     S_SYNCED,
     SCAN_COLUMNS,
     header_generation,
-    replay_frames,
     scan_frames,
 )
 from shm.segment import LogMemory
@@ -76,9 +65,9 @@ from smq.log.files.start_reads import Pause, StartReads
 from smq.log.files.wal import Wal
 from smq.log.log import Log
 from smq.log.repair import make_durable
+from smq.log.replay import Replay
 from smq.log.sync import Syncer
 from smq.log.torn import Evidence
-from smq.log.transaction_replay import replay_transactions
 from smq.model.errors import MadeByNewer
 
 SCAN_ROWS = 65536
@@ -135,8 +124,7 @@ class _Recovery:
         self._known_to = 0  # The checkpoint knows what lies below this position …
         self._known_generation = 0  # … and has no later generation than this one.
         self._only_ring_from: int | None = None  # Only the ring has later frames.
-        self._first_offsets: dict[int, int] = {}
-        self._entries: list[np.ndarray] = []  # The segment being scanned.
+        self._replay = Replay(log, self._rows, now_ms)
         self._recovered = Recovered()
         self._unknown = UnknownFrames(log.directory)
         self._later: list[PartitionCheckpoint] = []  # With bounds of a later moment.
@@ -259,14 +247,14 @@ class _Recovery:
                 row = log.partitions.table[slot]
                 row[P_LOG_END] = max(int(row[P_LOG_END]), end)
                 row[P_LAST_ENTRY] = -1  # Entries of earlier segments would be taken for the newest.
-                self._first_offsets.setdefault(number, index.first_offsets[number])
+                self._replay.first_offsets.setdefault(number, index.first_offsets[number])
         log.filing.has_disk_frames |= index.has_disk_frames and segment.end > self._evidence.synced
         log.filing.register(segment, index)
         return True
 
     def _file(self, segment: WalSegment) -> None:
         log = self._log
-        entries = np.concatenate([np.zeros(0, ENTRY), *self._entries])
+        entries = np.concatenate([np.zeros(0, ENTRY), *self._replay.entries])
         index = FiledIndex.sorted(entries, has_disk_frames=True)
         try:
             index.save(log.disk, segment.index_path, segment.start, log.boot_id)
@@ -279,7 +267,7 @@ class _Recovery:
         """Enter a segment's frames; returns the position where the good ones end. Raises
         UnreadableFile."""
         data = self._reads.segment(segment)
-        self._entries = []
+        self._replay.entries = []
         at = 0
         while True:
             at = self._scan(data, at, segment.start)
@@ -336,59 +324,10 @@ class _Recovery:
     def _enter(self, data: np.ndarray, first: int, end: int, first_position: int) -> None:
         if first == end:
             return
-        log, rows = self._log, self._rows[first:end]
+        rows = self._rows[first:end]
         self._unknown.meet(rows, first_position)
         self._evidence.synced = max(self._evidence.synced, int(rows[:, S_SYNCED].max()))
-        batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
-        log.filing.has_disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
-        slots = self._note(rows, first_position)
-        self._pass_over_sealed(data, rows, slots)
-        before = self._words[WORD_INDEX_TAIL]
-        place = np.array([first, end, first_position, self._known_to, self._now_ms], np.int64)
-        tables = log.memory.memory, log.links, log.producers.table
-        replay_frames(*tables, data, self._rows, slots, place)
-        count = ((slots >= 0) & (rows[:, S_KIND] == FRAME_KIND_BATCH)).sum()
-        assert self._words[WORD_INDEX_TAIL] - before == count, "without an entry, nobody finds it"
-        self._entries.append(log.lookup.entries(before, self._words[WORD_INDEX_TAIL]))
-        replay_transactions(log, data, rows, first_position, (self._known_to, self._now_ms))
-
-    def _pass_over_sealed(self, data: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> None:
-        """Skip sealed frames: after a freed segment they would seem to follow it."""
-        sealed_ends = self._log.partitions.table[:, P_SEALED_END]
-        ours = np.flatnonzero(slots >= 0)
-        at = rows[ours, S_AT] + FRAME_HEADER_BYTES + BATCH_LAST_OFFSET_DELTA_AT
-        deltas = data[at[:, None] + np.arange(4)].view(">i4")[:, 0]
-        ends = rows[ours, S_BASE_OFFSET] + deltas + 1
-        sealed = ends <= sealed_ends[slots[ours]]
-        rows[ours[sealed], S_KIND] = FRAME_KIND_PADDING
-
-    def _note(self, rows: np.ndarray, first_position: int) -> np.ndarray:
-        """Record partitions' first offsets and epochs; returns the slot of each frame, -1: it is no
-        batch, or its topic was deleted."""
-        log, slots = self._log, np.full(len(rows), -1, np.int64)
-        ours = np.flatnonzero(rows[:, S_KIND] == FRAME_KIND_BATCH)
-        ours = ours[np.argsort(rows[ours, S_PARTITION], kind="stable")]
-        batches = rows[ours]
-        numbers, epochs = batches[:, S_PARTITION], batches[:, S_EPOCH]
-        is_last = np.append(numbers[1:] != numbers[:-1], np.ones(len(numbers[:1]), np.bool_))
-        found: list[int] = []
-        for number, at in batches[is_last][:, [S_PARTITION, S_AT]].tolist():
-            is_there = number in log.partitions.slots or first_position + at >= self._known_to
-            found.append(log.partitions.slot_of(number) if is_there else -1)
-        slots[ours] = np.repeat(found, np.diff(np.flatnonzero(is_last), prepend=-1))
-        changes = np.append(np.ones(len(numbers[:1]), np.bool_), epochs[1:] != epochs[:-1])
-        changes[1:] |= is_last[:-1]
-        columns = [S_PARTITION, S_EPOCH, S_BASE_OFFSET]
-        for row, slot in zip(
-            batches[changes][:, columns].tolist(), slots[ours][changes].tolist(), strict=True
-        ):
-            number, epoch, offset = row
-            if slot >= 0:
-                self._first_offsets.setdefault(number, offset)
-                history = log.partitions.epochs[number]
-                if not history or epoch > history[-1][0]:  # Drop epochs whose records were lost.
-                    log.partitions.note_epoch(number, epoch, offset)
-        return slots
+        self._replay.enter(data, (first, end), first_position, self._known_to)
 
     def _quarantine(self, data: np.ndarray, segment: WalSegment, at: int) -> None:
         position = segment.start + at
@@ -413,7 +352,7 @@ class _Recovery:
                 row = table[log.partitions.slots[state.number]]
                 row[P_LOG_END] = max(int(row[P_LOG_END]), state.log_end)
         if not is_newest:
-            for number, offset in self._first_offsets.items():
+            for number, offset in self._replay.first_offsets.items():
                 log.sealing.assume(number, offset)
 
     # --- a new life ------------------------------------------------------------------------------
