@@ -4,8 +4,8 @@
     window          the index's newest entries, in shared memory (shm.kernels.log.index)
 
 Both may know a batch; the window is asked first. Unknown offsets at or above a partition's sealed
-end were lost with a damaged frame: readers skip them. Unknown offsets below it have been freed, and
-sealed segments hold them.
+end were lost with a damaged frame: readers skip them. Unknown or lost offsets below it have been
+freed, or cannot be read here, and sealed segments hold them.
 """
 
 from bisect import bisect_right
@@ -211,10 +211,13 @@ class Lookup:
     ) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on, below offset `limit`.
 
-        None: the offset's segment was freed; sealed segments have it.
+        None: the offset's segment was freed, or lost; sealed segments have it.
         """
         while True:
-            offset = self.behind_damage(number, offset)
+            readable = self.behind_damage(number, offset)
+            if offset < min(readable, sealed_end):  # Unless it was lost before it was sealed.
+                return None
+            offset = readable
             damage = self._next_damage(number, offset)
             found = self._choose(number, slot, offset, min(limit, damage), bytes_max, sealed_end)
             if found is None or len(found.spans) or damage >= limit:

@@ -1,25 +1,27 @@
 """A log's own tries of pages that fail: nobody else reads these.
 
 Who asks rarely would wait for ever for them, and who asks often would hold the disk. So the log
-tries each of them every RETRY_MS until it has failed for long (files/bad_pages.py). A frame whose
-pages all have is asked for then: the log tries these pages once more, since the disk may be well by
-now, and the frame is lost with the first one that fails. If none does, it is served.
+tries each of them every RETRY_MS until it has failed for long (files/bad_pages.py). Who wants a
+frame whose pages all have asks for the first of these: the log tries that page once more, since the
+disk may be well by now, and while such pages fail also those behind it. What has a part in one that
+fails is lost (given_up.py); if none does, it is served.
 """
 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from shm.kernels.base.words import WORD_WRITTEN
 from shm.segment import LogMemory
-from smq.log.files.bad_pages import pages_of
+from smq.log.files.bad_pages import TRY_PAGES_MAX
 from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.segment import WalSegment
 from smq.log.files.wal import Wal
+from smq.log.given_up import GivenUp
 
 RETRY_MS = 5000
 TRIES_MAX = 2048  # In one round; a few milliseconds to choose them …
@@ -27,34 +29,28 @@ TRIES_MS = 2000  # … of which no other begins after so long.
 LOOKS_MAX = 24 * 1024  # Pages that fail, among which they are chosen: a dead segment of 64 MB …
 LOOKS_OF_SEGMENT = 512  # … and others: to choose from one costs as much as from so many pages.
 assert LOOKS_MAX // LOOKS_OF_SEGMENT <= TRIES_MAX
-ASKED_MAX, ASKED_BYTES_MAX = 64, 1024 * 1024  # Frames at once, and of these, or a single one.
+ASKED_MAX = 16  # Places that are asked for at once. Of each is known, for a moment, …
+ASKED_PAGES_MAX = 1024  # … what lies in so many pages: a megabyte.
 
 
-class AskedFrame(NamedTuple):
-    """A partition's frame, of which every page that fails has failed for long; what was read of
-    it."""
+@dataclass(slots=True, eq=False)
+class _AskedPages:
+    """The pages [page, end) of a segment, in which somebody wants the frame that comes first.
 
-    number: int
+    frames   that have a part in them; None: not known yet
+    """
+
     segment: WalSegment
-    position: int
-    found: np.ndarray
-
-    @property
-    def pages(self) -> range:
-        """The pages of the file that have a part of it."""
-        return pages_of(self.position - self.segment.start, len(self.found))
-
-    def first_failing(self) -> int | None:
-        """The first of its pages that fails."""
-        at = self.segment.bad_pages.first_failing(self.pages.start * PAGE_BYTES)
-        return None if at is None or at // PAGE_BYTES not in self.pages else at // PAGE_BYTES
+    page: int
+    end: int
+    frames: np.ndarray | None = None
 
 
 class OwnTries:
     """Those of one log, in rounds: no more than TRIES_MS of them, or others could not read.
 
-    clock   monotonic milliseconds, as of about a second ago; None: not known yet
-    lose    gets a frame of which a page has failed for long, and once more just now
+    clock      monotonic milliseconds, as of about a second ago; None: not known yet
+    given_up   loses what lies in pages that have failed for long, and once more just now
     """
 
     def __init__(
@@ -62,25 +58,28 @@ class OwnTries:
         wal: Wal,
         memory: LogMemory,
         clock: Callable[[], int | None],
-        lose: Callable[[AskedFrame], None],
+        given_up: GivenUp,
     ) -> None:
-        self._wal, self._words, self._clock, self._lose = wal, memory.words, clock, lose
-        self._asked: deque[AskedFrame] = deque()
+        self._wal, self._words, self._clock, self._given_up = wal, memory.words, clock, given_up
+        self._asked: deque[_AskedPages] = deque()
         self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
         self._began_ms = self._ended_ms = -RETRY_MS  # The last round; the last page of _to_try.
         self._rests_until_ms = -1
         self._is_trying = self._goes_on = self._was_asked = False
         self._next_looked = 0  # From this position on we look for pages to try next.
 
-    def ask(self, frame: AskedFrame) -> None:
-        """Try a frame's pages once more, as soon as begin() is called; some are left out
-        if there are many: who reads them comes again."""
-        asked, size = self._asked, len(frame.found)
-        if any(each.position == frame.position for each in asked):
-            return
-        held_bytes = sum(len(each.found) for each in asked)
-        if not asked or (len(asked) < ASKED_MAX and held_bytes + size <= ASKED_BYTES_MAX):
-            asked.append(frame._replace(found=frame.found.copy()))  # It may be lent.
+    def ask(self, segment: WalSegment, page: int) -> None:
+        """Try once more a page that has failed for long, and those behind it, as soon as begin() is
+        called; not if there are many: who wants what it has comes again."""
+        end = min(page + ASKED_PAGES_MAX, self._end_of(segment))
+        for each in self._asked:
+            if each.segment is segment and each.page <= page < each.end:
+                if page < each.page + TRY_PAGES_MAX:
+                    return
+                end, each.end = each.end, page  # Nobody waits for all that lies before.
+                break
+        if len(self._asked) < ASKED_MAX:
+            self._asked.append(_AskedPages(segment, page, end))
 
     def tend(self) -> None:
         """Call about once a second: date what reads have met, and begin a round if it is time."""
@@ -89,6 +88,8 @@ class OwnTries:
             return
         for segment in self._segments():
             segment.bad_pages.date(now_ms)
+        if not self._asked:  # Otherwise there may be more of the same.
+            self._given_up.tell()
         self.begin()
 
     def begin(self) -> None:
@@ -106,6 +107,7 @@ class OwnTries:
         """A stop waits for no more of it than the read that is under way."""
         self._to_try.clear()
         self._asked.clear()
+        self._given_up.tell()
 
     def _segments(self) -> list[WalSegment]:
         return [segment for segment in self._wal.segments if not segment.is_kept]
@@ -156,24 +158,47 @@ class OwnTries:
                 self._wal.try_again(*self._to_try.pop(), self._tried)
         self._goes_on = False
 
-    def _try_asked(self, frame: AskedFrame) -> None:
-        page, segment = frame.first_failing(), frame.segment
-        if page is None or segment.is_kept or self._wal.find(frame.position) is not segment:
-            self._asked.popleft()  # Whoever asks again will see.
+    def _try_asked(self, asked: _AskedPages) -> None:
+        pages, segment = self._next_of(asked), asked.segment
+        if not pages or segment.is_kept or self._wal.find(segment.start) is not segment:
+            self._asked.remove(asked)  # Whoever asks again will see.
+            self._given_up.tell()
             return
-        self._is_trying = self._was_asked = True
-        position = segment.start + page * PAGE_BYTES
-        self._wal.try_again(position, PAGE_BYTES, partial(self._asked_tried, segment, page))
+        self._is_trying = True
+        if asked.frames is None:
+            find = self._given_up.frames_in(segment, range(asked.page, asked.end))
+            self._wal.aside(find, partial(self._found, asked))
+            return
+        self._was_asked = True
+        position, length = segment.start + pages.start * PAGE_BYTES, len(pages) * PAGE_BYTES
+        self._wal.try_again(position, length, partial(self._asked_tried, asked, pages))
 
-    def _asked_tried(self, segment: WalSegment, page: int, bad: Sequence[int]) -> None:
-        is_read = page not in segment.bad_pages.failing()
-        if not is_read:  # If it was not tried, for another reason, who asks comes again.
-            asked, self._asked = self._asked, deque[AskedFrame]()
-            for frame in asked:
-                if frame.segment is not segment or page not in frame.pages:
-                    self._asked.append(frame)
-                elif page in bad:
-                    self._lose(frame)
+    def _next_of(self, asked: _AskedPages) -> range:
+        """The next pages to try: neighbours, of which each has failed for long."""
+        segment, page = asked.segment, asked.page
+        failing = segment.bad_pages.failing()
+        at = int(np.searchsorted(failing, page))
+        end = page
+        for each in failing[at : at + TRY_PAGES_MAX].tolist():
+            is_next = each == end < asked.end
+            if not is_next or not self._given_up.are_over(segment, range(each, each + 1)):
+                break
+            end += 1
+        return range(page, end)
+
+    def _found(self, asked: _AskedPages, frames: np.ndarray) -> None:
+        asked.frames = frames
+        self._has_tried()
+
+    def _asked_tried(self, asked: _AskedPages, pages: range, bad: Sequence[int]) -> None:
+        segment, asked.page = asked.segment, pages.stop
+        if asked in self._asked:  # Otherwise the log stops.
+            self._asked.remove(asked)
+            if len(bad) and asked.frames is not None and not segment.is_kept:
+                self._given_up.lose(segment, asked.frames, bad)
+                self._asked.append(asked)  # Those of other places have their turn.
+            else:  # If it was not tried, for another reason, who asks comes again.
+                self._given_up.tell()
         self._has_tried()
 
     def _tried(self, _: Sequence[int]) -> None:
@@ -189,6 +214,7 @@ class OwnTries:
         if now_ms > self._began_ms + TRIES_MS:
             self._to_try.clear()
             self._rests_until_ms = now_ms + RETRY_MS
+            self._given_up.tell()
         if not self._goes_on:  # What is done at once would be nested.
             self._go_on()
 

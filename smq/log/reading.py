@@ -14,7 +14,6 @@ as ever.
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +23,6 @@ from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
     P_COMPACTED_END,
-    P_OPEN_FROM,
     P_SEALED_END,
     WORD_RING_START,
     WORD_SPACE_END,
@@ -36,15 +34,15 @@ from smq.log.files.bad_pages import PATIENCE, PATIENCE_SHORT, pages_of
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.segment import WalSegment
 from smq.log.files.wal import LOANS_END_BELOW, Wal
-from smq.log.lookup import FoundBatches, IndexedBatch, Lookup
-from smq.log.own_tries import AskedFrame, OwnTries
+from smq.log.given_up import GivenUp, lost, set_aside
+from smq.log.lookup import FoundBatches, Lookup
+from smq.log.own_tries import OwnTries
 from smq.log.partitions import Partitions
 
 READ_GAP_BYTES_MAX = 64 * 1024  # Gap of other partitions' frames that one read of the WAL may span.
 RUN_BYTES_MAX = 1024 * 1024  # Per read of the WAL: about what a socket takes at once.
 DAMAGES_MAX = 64  # Of one run: each is put aside, in the loop.
 RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
-QUARANTINE = "quarantine"
 
 
 class DamagedFrame(Exception):
@@ -57,14 +55,6 @@ class WalRange(NamedTuple):
     position: int
     length: int
     spans: np.ndarray
-
-
-def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
-    """Keep damaged bytes of a log for later inspection. Raises OSError."""
-    path = directory / QUARANTINE / f"{position:020d}.frame"
-    path.parent.mkdir(exist_ok=True, mode=0o700)
-    path.write_bytes(data.tobytes())
-    return path
 
 
 class ReadableLog:
@@ -84,7 +74,10 @@ class ReadableLog:
         self.notices: list[str] = []
         self.now_ms: int | None = None
         self.bad_tried_ms = -1
-        self.own_tries = OwnTries(wal, memory, lambda: self.now_ms, self._fails_still)
+        self.given_up = GivenUp(
+            wal, self.partitions, self.lookup, self.notices, self._ring_oldest, self._are_over
+        )
+        self.own_tries = OwnTries(wal, memory, lambda: self.now_ms, self.given_up)
 
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
@@ -316,56 +309,27 @@ class ReadableLog:
             or self.lookup.behind_damage(number, place.base_offset) != place.base_offset
         ):
             return DamagedFrame(f"{segment.path}: damaged frame at position {position}")
-        frame = AskedFrame(number, segment, position, found)
-        if segment.bad_pages.has_any(frame.pages):
-            is_over = self._is_given_up(segment, position, frame.pages)
-            if is_over and frame.first_failing() is not None:
-                self.own_tries.ask(frame)
-            if not is_over or frame.first_failing() is not None:
+        pages = pages_of(position - segment.start, len(found))
+        if segment.bad_pages.has_any(pages):
+            is_over = self._is_given_up(segment, position, pages)
+            failing = segment.bad_pages.failing_of(pages)
+            if is_over and len(failing):
+                self.own_tries.ask(segment, int(failing[0]))
+            if not is_over or len(failing):
                 return DamagedFrame(f"{segment.path}: position {position} cannot be read now")
-        return DamagedFrame(self._lose(frame, place))
-
-    def _fails_still(self, frame: AskedFrame) -> None:
-        """A frame of which a page has failed for long has failed once more."""
-        if frame.segment.is_kept or self.wal.find(frame.position) is not frame.segment:
-            return  # Whoever asks again will see.
-        place = self.lookup.place_of(frame.number, frame.position)
-        if (
-            place is not None
-            and self.lookup.behind_damage(frame.number, place.base_offset) == place.base_offset
-            and self._are_over(frame.segment, frame.pages)
-        ):
-            self._lose(frame, place)
-
-    def _lose(self, frame: AskedFrame, place: IndexedBatch) -> str:
-        number, segment, position, found = frame
-        self.lookup.lose(place, self._needed_from(number))
-        first, end = np.searchsorted(
-            segment.bad_pages.failing(), (frame.pages.start, frame.pages.stop)
-        )
-        if end - first == len(frame.pages):  # Zeros, perhaps of very many frames, each a file.
-            what = f"the frame at position {position} of {segment.path} cannot be read"
-        else:
-            what = self.set_aside(segment, position, found)
-        what += (
-            f": offsets {place.base_offset} to {place.end_offset - 1} of partition {number} are "
-            "lost, the others are served"
+        self.given_up.lose_offsets(place)
+        what = (
+            f"{set_aside(self.directory, segment, position, found)}: "
+            f"{lost(number, place.base_offset, place.end_offset)}"
         )
         self.notices.append(what)
-        return what
-
-    def _needed_from(self, number: int) -> int:
-        """Below this offset of a partition nobody asks for what was lost: no reader of the WAL, and
-        no open transaction."""
-        slot = self.partitions.slots.get(number)
-        if slot is None or self.partitions.table[slot, P_OPEN_FROM]:
-            return 0
-        return next((offset for offset, _ in self.lookup.filed_of(number)), 0)
+        return DamagedFrame(what)
 
     def readable(self, spans: np.ndarray) -> np.ndarray:
         """These batches, or those before the first that the disk could not read.
 
-        If that is the first of them: none, unless whoever reads it gives it up.
+        If that is the first of them: none. Then the log decides soon whether to give it up, if it
+        could not for long.
         """
         if self.now_ms is None or self.bad_tried_ms < 0:
             return spans
@@ -376,14 +340,22 @@ class ReadableLog:
             first, end = np.searchsorted(positions, (segment.start, segment.end)).tolist()
             if first < end:
                 count = first + segment.count_before_unread(spans[first:end])
-                if count < end and (count or not self._may_give_up(segment, spans[0])):
+                if count == 0 and segment.is_kept:  # Whoever reads it frees it.
+                    continue
+                if count == 0:
+                    self._ask_for(segment, spans[0])
+                if count < end:
                     return spans[:count]
         return spans
 
-    def _may_give_up(self, segment: WalSegment, span: np.ndarray) -> bool:
+    def _ask_for(self, segment: WalSegment, span: np.ndarray) -> None:
+        """Have a frame with a page that fails tried once more, if that is all that is missing."""
         position, size = span.tolist()
         at = position - FRAME_HEADER_BYTES - segment.start
-        return segment.is_kept or self._are_over(segment, pages_of(at, FRAME_HEADER_BYTES + size))
+        pages = pages_of(at, FRAME_HEADER_BYTES + size)
+        if self._are_over(segment, pages):
+            self.own_tries.ask(segment, int(segment.bad_pages.failing_of(pages)[0]))
+            self.own_tries.begin()
 
     def _is_given_up(self, segment: WalSegment, position: int, pages: range) -> bool:
         """Whether what cannot be read of a frame's pages has failed for long enough."""
@@ -415,11 +387,3 @@ class ReadableLog:
             self.lookup.forget(segment)
             self.notices.append(what)
         return DamagedFrame(what)
-
-    def set_aside(self, segment: WalSegment, position: int, found: np.ndarray) -> str:
-        """Keep damaged bytes; returns a sentence on what they are and where they are now."""
-        try:
-            where = f"set aside in {put_aside(self.directory, position, found)}"
-        except OSError as error:
-            where = f"not set aside ({error})"
-        return f"the frame at position {position} of {segment.path} is damaged and {where}"

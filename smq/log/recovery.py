@@ -63,6 +63,7 @@ from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import SegmentFiles, WalLimits
 from smq.log.files.start_reads import Pause, StartReads
 from smq.log.files.wal import Wal
+from smq.log.given_up import set_aside
 from smq.log.log import Log
 from smq.log.repair import make_durable
 from smq.log.replay import Replay
@@ -332,8 +333,8 @@ class _Recovery:
     def _quarantine(self, data: np.ndarray, segment: WalSegment, at: int) -> None:
         position = segment.start + at
         self._recovered.damaged.append(
-            f"{self._log.set_aside(segment, position, data)}: the records in these {len(data)} "
-            "bytes are lost, the others are served"
+            f"{set_aside(self._log.directory, segment, position, data)}: the records in these "
+            f"{len(data)} bytes are lost, the others are served"
         )
         known, slots = known_of(data, position), self._log.partitions.slots
         if known is None or (known.number not in slots and position < self._known_to):

@@ -8,7 +8,7 @@ import pytest
 from shm.kernels.base.words import BATCH_HEADER_BYTES, FRAME_HEADER_BYTES
 from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Aborted
 from smq.log.files.disk import OsDisk
-from smq.log.reading import QUARANTINE
+from smq.log.given_up import QUARANTINE
 from tests.log.test_transactions import NUMBER, A, abort, commit, facts
 from tests.shard.shard_bench import new_log, new_shard, topic
 from tests.shard.transactional_bench import Producers

@@ -9,26 +9,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_WRITTEN
+from shm.kernels.base.words import WORD_WRITTEN
 from smq.log import own_tries
+from smq.log.files.background import JobLane
 from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment import WalSegment
+from smq.log.given_up import GivenUp
 from smq.log.log import Log
 from smq.log.own_tries import (
-    ASKED_BYTES_MAX,
     ASKED_MAX,
     LOOKS_OF_SEGMENT,
     RETRY_MS,
     TRIES_MS,
-    AskedFrame,
     OwnTries,
 )
-from smq.log.reading import RUN_BYTES_MAX, DamagedFrame
+from smq.log.reading import DamagedFrame
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.files.wals import HeldBackground
-from tests.log.logs import high_watermark, memory_of, read, start
+from tests.log.logs import memory_of, read, start
 from tests.log.test_reading import collected, filled, spans
+
+PAGES = 16  # Of a segment.
 
 
 @pytest.mark.parametrize("every_ms", [RETRY_MS, 5 * RETRY_MS, 3 * PATIENCE.wait_ms])
@@ -167,7 +169,7 @@ def test_of_a_dead_segment_each_page_has_failed_for_a_minute_soon_after_the_firs
     memory = memory_of(64 * PAGE_BYTES, pages * PAGE_BYTES)
     log = start(tmp_path, disk=disk, memory=memory, segment_bytes=pages * PAGE_BYTES).log
     filled(log, pages * PAGE_BYTES // 30_000 + 10, size=30_000)
-    segment = log.wal.segments[0]
+    segment, places = log.wal.segments[0], spans(log)
     disk.bad_places = [(segment.path.name, 0, pages * PAGE_BYTES)]
     log.now_ms = 0
     log.tend()
@@ -178,17 +180,13 @@ def test_of_a_dead_segment_each_page_has_failed_for_a_minute_soon_after_the_firs
         log.tend()
     assert len(segment.bad_pages.failing()) == pages
     assert log.now_ms < 1.5 * PATIENCE.wait_ms
-    tries, end = disk.calls["read"], high_watermark(log, 1)
-    for _ in range(2 * pages * PAGE_BYTES // RUN_BYTES_MAX):  # Each attempt gives up a run.
-        found = log.find(1, 0, end, 1 << 30)
-        assert found is not None
-        if found.spans[0, 0] >= segment.end:
-            break
-        assert isinstance(collected(log, found.spans), DamagedFrame)
-    else:
-        raise AssertionError("some of it is never given up")
-    # Each frame that was lost costs one try more, and no reader tries any page.
-    assert disk.calls["read"] <= tries + pages
+    tries = disk.calls["read"]
+    assert collected(log, spans(log)) == b""
+    assert log.lookup.behind_damage(1, 0) == np.searchsorted(places[:, 0], segment.end)
+    assert sum("are lost" in each for each in log.notices) == 1
+    # All of it is tried once more, for all who would read it.
+    assert disk.calls["read"] == tries + pages
+    assert collected(log, spans(log, offset=log.lookup.behind_damage(1, 0)))
 
 
 def loaded(log: Log, places: np.ndarray) -> bytes:
@@ -282,28 +280,44 @@ class SlowlyFailingDisk(FailingDisk):
             raise
 
 
+class LostPages(GivenUp):
+    """Pages of which what they have is lost, and how often that was told."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log.wal, log.partitions, log.lookup, [], lambda: 0, lambda *_: True)
+        self.lost = list[tuple[int, list[int]]]()
+        self.told = 0
+
+    def lose(self, segment: WalSegment, frames: np.ndarray, bad: Sequence[int]) -> None:
+        assert len(frames)
+        self.lost.append((segment.start, list(bad)))
+
+    def tell(self) -> None:
+        self.told += 1
+
+
 class Asking:
-    """Tries of a log's WAL, which wait for run(), and the frames that were lost."""
+    """Tries of a log's WAL, which wait for run(), and the pages that were lost."""
 
     def __init__(self, directory: Path) -> None:
         self.disk, self.held, self.now_ms = FailingDisk(OsDisk()), HeldBackground(), 0
-        self.log = start(directory, disk=self.disk, background=self.held).log
-        filled(self.log, 90)
+        memory = memory_of(32 * PAGE_BYTES, PAGES * PAGE_BYTES)
+        self.log = start(
+            directory,
+            disk=self.disk,
+            memory=memory,
+            background=self.held,
+            segment_bytes=PAGES * PAGE_BYTES,
+        ).log
+        filled(self.log, 8 * PAGES, size=PAGE_BYTES)
         self.held.wait()
-        self.segments = self.log.wal.segments
-        self.lost = list[AskedFrame]()
-        self.tries = OwnTries(self.log.wal, self.log.memory, lambda: self.now_ms, self.lost.append)
+        self.segments, self.given_up = self.log.wal.segments, LostPages(self.log)
+        self.tries = OwnTries(self.log.wal, self.log.memory, lambda: self.now_ms, self.given_up)
 
-    def fail(self, segment: WalSegment) -> None:
-        """Its first page fails."""
-        segment.bad_pages.note(0, 0, [0])
-        self.disk.bad_places.append((segment.path.name, 0, 1))
-
-    def ask(self, segment: WalSegment, at: int = 0, size: int = 100) -> np.ndarray:
-        """Ask for a frame; what was read of it."""
-        found = np.ones(size, np.uint8)
-        self.tries.ask(AskedFrame(1, segment, segment.start + at, found))
-        return found
+    def fail(self, segment: WalSegment, first: int = 0, end: int = 1) -> None:
+        """Pages fail."""
+        segment.bad_pages.note(0, 0, range(first, end))
+        self.disk.bad_places.append((segment.path.name, first * PAGE_BYTES, end * PAGE_BYTES))
 
     def run(self) -> int:
         """Begin a round, and do it; how many reads it took."""
@@ -318,7 +332,7 @@ def asking(tmp_path: Path) -> Asking:
     return Asking(tmp_path)
 
 
-def test_frames_that_are_asked_for_and_other_pages_take_turns_on_a_slow_disk(
+def test_places_that_are_asked_for_and_other_pages_take_turns_on_a_slow_disk(
     asking: Asking,
 ) -> None:
     """One try in each round, which then has lasted too long."""
@@ -326,9 +340,9 @@ def test_frames_that_are_asked_for_and_other_pages_take_turns_on_a_slow_disk(
     for segment in (*wanted, *others):
         segment.bad_pages.note(0, 0, [0])
     for segment in wanted:
-        asking.ask(segment)
+        asking.tries.ask(segment, 0)
     left = []
-    for _ in range(4):
+    for _ in range(6):
         asking.tries.begin()
         asking.now_ms += TRIES_MS + 1
         asking.held.wait()
@@ -336,71 +350,106 @@ def test_frames_that_are_asked_for_and_other_pages_take_turns_on_a_slow_disk(
         left.append([sum(len(each.bad_pages.failing()) for each in kind) for kind in kinds])
         asking.now_ms += RETRY_MS
     count = len(others)
-    assert left == [[2, count], [2, count - 1], [1, count - 1], [1, count - 2]]
+    first = [[3, count], [2, count], [2, count - 1]]  # First it finds what lies there.
+    assert left == [*first, [2, count - 1], [1, count - 1], [1, count - 2]]
 
 
-def test_an_error_that_says_nothing_of_a_page_loses_no_frame(asking: Asking) -> None:
+def test_an_error_that_says_nothing_of_a_page_loses_nothing(asking: Asking) -> None:
     asking.fail(asking.segments[0])
-    asking.ask(asking.segments[0])
+    asking.tries.ask(asking.segments[0], 0)
     asking.disk.fail("read", error=errno.ENOMEM)
     assert asking.run() > 0
     asking.disk.heal()
     asking.now_ms += RETRY_MS
     assert asking.run() > 0
-    assert asking.lost == []
+    assert asking.given_up.lost == []
     assert asking.segments[0].bad_pages.failing().tolist() == [0]
-    asking.ask(asking.segments[0])
+    asking.tries.ask(asking.segments[0], 0)
     asking.run()
-    assert [each.position for each in asking.lost] == [asking.segments[0].start]
+    assert asking.given_up.lost == [(0, [0])]
 
 
-def test_frames_that_share_the_failed_page_are_lost_with_it_as_they_were_read(
+def test_who_asks_for_a_page_has_those_behind_it_tried_while_they_fail(asking: Asking) -> None:
+    segment = asking.segments[1]
+    asking.fail(segment, 2, 9)
+    asking.fail(segment, 11, 12)
+    asking.tries._ended_ms = 0  # No round of its own.
+    asking.tries.ask(segment, 3)
+    assert asking.run() == 6
+    assert asking.given_up.lost == [(segment.start, [3, 4, 5, 6]), (segment.start, [7, 8])]
+    assert asking.given_up.told == 1
+
+
+def test_of_the_pages_behind_only_what_fails_is_lost_and_a_good_one_ends_it(
     asking: Asking,
 ) -> None:
-    asking.fail(asking.segments[0])
-    for at in (0, 200, 400, 200, PAGE_BYTES):
-        asking.ask(asking.segments[0], at)[:] = 7
-    asking.ask(asking.segments[1])
-    assert asking.run() > 0
-    assert [each.position - asking.segments[0].start for each in asking.lost] == [0, 200, 400]
-    assert all((each.found == 1).all() for each in asking.lost)
-
-
-def test_not_all_frames_that_are_asked_for_at_once_are_kept(asking: Asking) -> None:
-    for size, times, kept in ((8, ASKED_MAX + 5, ASKED_MAX), (ASKED_BYTES_MAX // 3, 4, 3)):
-        asking.lost.clear()
-        asking.fail(asking.segments[0])
-        for at in range(times):
-            asking.ask(asking.segments[0], at, size)
-        asking.run()
-        assert len(asking.lost) == kept
-    asking.lost.clear()
-    for at in range(2):
-        asking.ask(asking.segments[0], at, 2 * ASKED_BYTES_MAX)
+    segment = asking.segments[1]
+    asking.fail(segment, 1, 4)
+    asking.fail(segment, 9, 10)
+    segment.bad_pages.note(0, 0, range(1, 12))  # All but these have healed.
+    asking.tries._ended_ms = 0
+    asking.tries.ask(segment, 1)
     asking.run()
-    assert len(asking.lost) == 1
+    assert asking.given_up.lost == [(segment.start, [1, 2, 3])]
+    assert segment.bad_pages.failing().tolist() == [1, 2, 3, 9, 10, 11]
 
 
-def test_a_frame_of_a_segment_that_need_not_be_read_any_more_is_not_tried(asking: Asking) -> None:
+def test_pages_that_have_not_failed_for_long_are_not_tried_with_those_that_are_asked_for(
+    asking: Asking,
+) -> None:
+    segment = asking.segments[1]
+    asking.fail(segment, 1, 8)
+    asking.given_up.are_over = lambda _, pages: pages.stop <= 3
+    asking.tries._ended_ms = 0
+    asking.tries.ask(segment, 1)
+    assert asking.run() == 2
+    assert asking.given_up.lost == [(segment.start, [1, 2])]
+
+
+def test_who_asks_for_a_later_place_does_not_wait_for_all_that_lies_before(
+    asking: Asking,
+) -> None:
+    segment = asking.segments[1]
+    asking.fail(segment, 0, PAGES)
+    asking.tries._ended_ms = 0
+    for page in (0, 10, 1, 12):
+        asking.tries.ask(segment, page)
+    asking.run()
+    order = [page for _, pages in asking.given_up.lost for page in pages]
+    assert order == [0, 1, 2, 3, 10, 11, 12, 13, 4, 5, 6, 7, 14, 15, 8, 9]
+
+
+def test_not_all_places_that_are_asked_for_at_once_are_tried(asking: Asking) -> None:
+    for segment in asking.segments:
+        for page in range(0, PAGES, 8):
+            asking.fail(segment, page, page + 1)
+            asking.tries.ask(segment, page)
+    asking.tries._ended_ms = 0
+    asking.run()
+    assert len(asking.given_up.lost) <= ASKED_MAX
+
+
+def test_a_segment_that_need_not_be_read_any_more_is_not_tried(asking: Asking) -> None:
     kept, gone, left = asking.segments[0], replace(asking.segments[1]), asking.segments[2]
     kept.is_kept = True
     for segment in (kept, gone, left):
         asking.fail(segment)
-        asking.ask(segment)
+        asking.tries.ask(segment, 0)
     asking.run()
-    assert [each.segment for each in asking.lost] == [left]
+    assert asking.given_up.lost == [(left.start, [0])]
 
 
 def test_a_stop_waits_for_one_try_and_loses_nothing(asking: Asking) -> None:
     for segment in asking.segments[:3]:
         asking.fail(segment)
-        asking.ask(segment)
-    before = asking.disk.calls.get("read", 0)
+        asking.tries.ask(segment, 0)
+    before, asking.tries._ended_ms = asking.disk.calls.get("read", 0), 0
     asking.tries.begin()
+    asking.held.wait_a_job(JobLane.READS)  # What lies there.
     asking.tries.stop()
     asking.held.wait()
     assert asking.disk.calls["read"] == before + 1
-    assert asking.lost == []
+    assert asking.given_up.lost == []
 
 
 def test_a_log_tries_nothing_behind_what_it_has_written(tmp_path: Path) -> None:
@@ -421,16 +470,11 @@ def test_a_frame_whose_pages_have_not_failed_for_long_is_not_lost(tmp_path: Path
     disk = FailingDisk(OsDisk())
     log = start(tmp_path, disk=disk).log
     filled(log, 50)
-    position, size = spans(log)[0].tolist()
-    frame = position - FRAME_HEADER_BYTES
-    segment = log.wal.find(frame)
-    assert segment is not None
+    segment = log.wal.segments[0]
     disk.bad_places = [(segment.path.name, 0, 1)]
     segment.bad_pages.note(0, 0, [0])
-    asked = AskedFrame(1, segment, frame, np.zeros(FRAME_HEADER_BYTES + size, np.uint8))
-    for log.now_ms, behind in ((0, 0), (1, 0), (PATIENCE.wait_ms, 1)):
-        segment.bad_pages.date(log.now_ms)
-        log.own_tries.ask(asked)
-        log.own_tries.begin()
-        assert log.lookup.behind_damage(1, 0) == behind
+    for log.now_ms in range(0, PATIENCE.wait_ms + 2 * RETRY_MS, RETRY_MS):
+        log.own_tries.ask(segment, 0)
+        log.own_tries.tend()
+        assert (log.lookup.behind_damage(1, 0) > 0) is (log.now_ms >= PATIENCE.wait_ms)
     assert "are lost" in log.notices[-1]

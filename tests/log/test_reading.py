@@ -10,13 +10,10 @@ from smq.log import reading
 from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.bad_pages import PATIENCE, PATIENCE_SHORT
 from smq.log.files.disk import OsDisk
+from smq.log.given_up import QUARANTINE
 from smq.log.log import Log
 from smq.log.own_tries import RETRY_MS
-from smq.log.reading import (
-    QUARANTINE,
-    RUN_BYTES_MAX,
-    DamagedFrame,
-)
+from smq.log.reading import RUN_BYTES_MAX, DamagedFrame
 from smq.testing.disk import PAGE_BYTES, FailingDisk, SlowDisk
 from smq.wire.records import read_batches
 from tests.log.logs import (

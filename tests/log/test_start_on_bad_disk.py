@@ -11,10 +11,11 @@ from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
 from smq.log.files.checkpoint import FILE_NAME
 from smq.log.files.disk import OsDisk
 from smq.log.files.start_reads import WAIT_MS, UnreadableFile
+from smq.log.given_up import QUARANTINE
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE
 from smq.log.own_tries import RETRY_MS
-from smq.log.reading import QUARANTINE, DamagedFrame
+from smq.log.reading import DamagedFrame
 from smq.log.repair import NOTE
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.logs import (

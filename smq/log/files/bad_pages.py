@@ -87,6 +87,13 @@ class BadPages:
         i = int(np.searchsorted(failing, at // PAGE_BYTES))
         return int(failing[i]) * PAGE_BYTES if i < len(failing) else None
 
+    def failing_of(self, pages: range) -> np.ndarray:
+        """Those of these pages that fail (int64, ascending)."""
+        failing = self.failing()
+        first, end = np.searchsorted(failing, (pages.start, pages.stop))
+        found: np.ndarray = failing[first:end]
+        return found
+
     def has_any(self, pages: range) -> bool:
         """Whether any of these pages fails or did."""
         return bool(self._rows["state"][pages.start : pages.stop].any())
@@ -157,12 +164,8 @@ class BadPages:
     def unread(self, at: int, length: int) -> np.ndarray:
         """Of the pages that have these bytes, those that a reader is not to read (int64): they
         fail, and the log tries them by itself."""
-        failing, pages = self.failing(), pages_of(at, length)
-        if self._now_ms < 0:  # Nobody tries them.
-            return failing[:0]
-        first, end = np.searchsorted(failing, (pages.start, pages.stop))
-        found: np.ndarray = failing[first:end]
-        return found
+        pages = pages_of(at, length)
+        return self.failing_of(pages if self._now_ms >= 0 else range(0))  # Else nobody tries them.
 
     def to_try(self, end: int, count_max: int, looks_max: int) -> list[tuple[int, range]]:
         """What to try of the file's first `end` pages, neighbours together, and when it was tried

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from smq.log.files.past_cache import PastCache
 from smq.log.files.salvage import BAD_PAGES_MAX, Salvaged, is_of_disk, salvage, salvage_some
 from smq.log.files.segment import UnreadableSegment, UnsyncedName, WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
+
+T = TypeVar("T")
 
 LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free; see space.py.
 READ_AHEAD_BYTES = 4 * 1024 * 1024  # Read ahead past uncached bytes: most readers continue.
@@ -114,6 +117,15 @@ class Wal:
     def try_again(self, position: int, length: int, done: Callable[[Sequence[int]], None]) -> None:
         """Read pages that may fail, one by one, only to know which of them do; as load()."""
         self._queue(partial(self._try, position, length, done))
+
+    def aside(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Have a job done between the reads, which raises no OSError."""
+
+        def given(result: T | OSError) -> None:
+            assert not isinstance(result, OSError)
+            done(result)
+
+        self._background.submit(JobLane.READS, job, given)
 
     def _queue(self, begin: Callable[[], None]) -> None:
         if self._loading < LOADS_MAX and not self._loads:

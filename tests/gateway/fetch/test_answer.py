@@ -13,10 +13,12 @@ from shm.kernels.base.words import (
     COUNTER_SEALED_CACHE_HITS,
     WORD_RING_START,
 )
-from smq.log.files.disk import PAGE_BYTES
+from smq.log.files.bad_pages import PATIENCE
+from smq.log.files.disk import PAGE_BYTES, OsDisk
 from smq.log.own_tries import RETRY_MS
 from smq.model.errors import ErrorCode
 from smq.shard.loans import FileRange, LentBatches
+from smq.testing.disk import FailingDisk
 from smq.wire.generated.fetch import (
     FetchPartition,
 )
@@ -24,6 +26,7 @@ from smq.wire.internal.form import Failed
 from smq.wire.internal.reads import BatchFile, Cold
 from tests.gateway.fetch.asking import LARGE_BYTES, fetch, new_bench, offsets, row, rows, wanted
 from tests.gateway.shard_api_bench import ShardBench
+from tests.log.logs import replace_disk
 from tests.shard.shard_bench import NOW_MS, batch, topic
 
 
@@ -141,6 +144,30 @@ def test_batches_before_an_unreadable_one_are_given(bench: ShardBench) -> None:
     assert offsets(row(bench.read(bench.ask("Fetch", 12, fetch(wanted()))))) == [0, 1, 2, 3, 4, 5]
     bad = row(bench.read(bench.ask("Fetch", 12, fetch(wanted(fetch_offset=6)))))
     assert (bad.error_code, bad.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+
+
+def test_a_batch_that_is_given_up_costs_no_connection(bench: ShardBench) -> None:
+    """Who asked for it was given the place of zeros, for each 64 batches once more."""
+    log = bench.shard.logs[0]
+    first = log.tail
+    for _ in range(100):
+        bench.appender.append("t", 0, batch(bytes(100)))
+    log.words[WORD_RING_START] = log.tail
+    [segment], disk = log.wal.segments, FailingDisk(OsDisk())
+    replace_disk(log, disk)
+    bad = range(first // PAGE_BYTES + 1, log.tail // PAGE_BYTES)
+    disk.bad_places = [(segment.path.name, bad.start * PAGE_BYTES, bad.stop * PAGE_BYTES)]
+    for log.now_ms in range(NOW_MS, NOW_MS + 2 * PATIENCE.wait_ms, RETRY_MS):
+        segment.bad_pages.note(0, 0, bad)
+        segment.bad_pages.date(log.now_ms)
+    segment.bad_tried_ms = log.bad_tried_ms = NOW_MS
+    good = offsets(row(bench.read(bench.ask("Fetch", 12, fetch(wanted())))))
+    asked = fetch(wanted(fetch_offset=good[-1] + 1))
+    failed = row(bench.read(bench.ask("Fetch", 12, asked)))
+    assert (failed.error_code, failed.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+    later = offsets(row(bench.read(bench.ask("Fetch", 12, asked))))
+    assert 80 < later[0] < later[-1] == 105
+    assert sum("are lost" in each for each in log.notices) == 1
 
 
 def test_a_timed_out_fetch_returns_the_records_there_are(bench: ShardBench) -> None:
