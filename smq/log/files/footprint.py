@@ -140,12 +140,14 @@ class Footprint:
         self.open(segment, segment.path)
 
     def trim(self) -> None:
-        """Drop the oldest segments beyond the bound, one after another."""
+        """Drop the oldest segments beyond the bound, one after another; but for those that the
+        disk cannot read in part, as it may lose more of them."""
         if not self._cached or self._is_dropping or not self.may_drop():
             return
-        newest, oldest = self._cached[-1], self._cached[0]
+        newest, oldest = self._cached[-1], next((s for s in self._cached if s.may_be_dropped), None)
         written = newest.end - newest.start  # About what the segment takes that is being written.
-        if written + sum(each.end - each.start for each in self._cached) <= self.bytes_max:
+        total = written + sum(each.end - each.start for each in self._cached)
+        if oldest is None or total <= self.bytes_max:
             return
         self._is_dropping = True
         self._run(oldest, self._drop, partial(self._dropped, oldest, oldest.fd))

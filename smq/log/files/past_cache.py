@@ -210,15 +210,8 @@ class PastCache:
 
         unread = segment.bad_pages.unread(at, length)
 
-        def read_plainly() -> Salvaged:
-            if not len(unread):
-                with suppress(OSError):
-                    past = self._read_past(segment, length, at)
-                    if past is not None:
-                        return Salvaged(past, 0, None)
-            found = salvage_some(self._disk, segment.fd, length, at, unread)
-            self._drop(segment)
-            return found
+        def read_carefully() -> Salvaged:
+            return salvage_some(partial(self.read_bytes, segment), length, at, unread)
 
         def given(found: Salvaged | OSError) -> None:
             assert not isinstance(found, OSError)  # What cannot be read is zeros.
@@ -228,20 +221,35 @@ class PastCache:
             load.done(found)
 
         # There are no blocks for them: these bytes alone. What cannot be read, with care.
-        self._background.submit(JobLane.READS, read_plainly, given)
+        self._background.submit(JobLane.READS, read_carefully, given)
 
-    def read_alone(self, segment: WalSegment, length: int, at: int) -> None:
-        """Read bytes for nothing but to know whether they can be read. Not in the loop. Raises
-        OSError: what only a read past the page cache raises, such as that no more files can be
-        opened, says nothing of them."""
+    def read_bytes(self, segment: WalSegment, length: int, at: int) -> np.ndarray:
+        """Bytes of a segment's file, past the page cache. Not in the loop. Raises OSError.
+
+        What the disk cannot read the page cache may have: another program has read it before. It
+        is asked for just that, as the disk may take seconds for each failure. Other errors of such
+        a read say nothing of the bytes, such as that no more files can be opened.
+        """
         try:
-            if self._read_past(segment, length, at) is not None:
-                return
+            past = self._read_past(segment, length, at)
+            if past is not None:
+                return past
         except OSError as error:
-            if is_of_disk(error):  # It may have taken seconds; the page cache has nothing of it.
-                raise
-        self._disk.read(segment.fd, length, at)
+            if is_of_disk(error):
+                return self._last_copy(segment, length, at, error)
+        data = self._disk.read(segment.fd, length, at)
         self._drop(segment)
+        return data
+
+    def _last_copy(self, segment: WalSegment, length: int, at: int, failure: OSError) -> np.ndarray:
+        """What the page cache has of what the disk cannot read. Raises the failure."""
+        data = None
+        with suppress(OSError):
+            data = self._disk.read_cached(segment.fd, length, at)
+        if data is None:
+            raise failure
+        segment.has_last_copy = True
+        return data
 
     def _read_past(self, segment: WalSegment, length: int, at: int) -> np.ndarray | None:
         """Bytes of a segment, which is not cached; None: fewer came. Raises OSError."""
@@ -252,6 +260,8 @@ class PastCache:
 
     def _drop(self, segment: WalSegment) -> None:
         """All of it is on the disk. Nobody else would drop the pages that a read has left."""
+        if segment.has_last_copy:
+            return
         with suppress(OSError):
             self._disk.drop(segment.fd, segment.end - segment.start)
 

@@ -5,7 +5,8 @@ with zeros for pages that fail: no check takes zeros for a frame.
 """
 
 import errno
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -52,24 +53,28 @@ def is_of_disk(error: OSError) -> bool:
     return error.errno in _OF_DISK
 
 
+ReadBytes = Callable[[int, int], np.ndarray]
+"""Reads up to so many bytes of a file at a place in it, as Disk.read(). Raises OSError."""
+
+
 def salvage(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
     """Up to `length` bytes of a file."""
-    reading = _RepeatedRead(disk, fd, length, at)
+    reading = _RepeatedRead(partial(disk.read, fd), length, at)
     return reading.whole() or reading.by_pages(())
 
 
-def salvage_some(disk: Disk, fd: int, length: int, at: int, left_out: Collection[int]) -> Salvaged:
+def salvage_some(read: ReadBytes, length: int, at: int, left_out: Collection[int]) -> Salvaged:
     """As salvage(), for one whom others wait for: without these pages, and few of its reads
     fail."""
-    reading = _RepeatedRead(disk, fd, length, at, READ_FAILURES_MAX)
+    reading = _RepeatedRead(read, length, at, READ_FAILURES_MAX)
     return (None if len(left_out) else reading.whole()) or reading.by_pages(left_out)
 
 
 class _RepeatedRead:
     """A read in progress of bytes of a file. It ends after so many failures, if that is not 0."""
 
-    def __init__(self, disk: Disk, fd: int, length: int, at: int, failures_max: int = 0) -> None:
-        self._disk, self._fd, self._at, self._end = disk, fd, at, at + length
+    def __init__(self, read: ReadBytes, length: int, at: int, failures_max: int = 0) -> None:
+        self._read_bytes, self._at, self._end = read, at, at + length
         self._failures, self._failures_max = 0, failures_max
         self._data = np.empty(0, np.uint8)
         self._failure: OSError | None = None
@@ -79,7 +84,7 @@ class _RepeatedRead:
     def whole(self) -> Salvaged | None:
         """All of it; None: some cannot be read."""
         try:
-            data = self._disk.read(self._fd, self._end - self._at, self._at)
+            data = self._read_bytes(self._end - self._at, self._at)
         except OSError as error:
             self._fail(error)
             return None
@@ -112,7 +117,7 @@ class _RepeatedRead:
         if self._failures and self._failures == self._failures_max:
             return False
         try:
-            part = self._disk.read(self._fd, stop - start, start)
+            part = self._read_bytes(stop - start, start)
         except OSError as error:
             self._fail(error)
             return False

@@ -42,6 +42,7 @@ class WalSegment:
     is_kept       all of it is sealed: it may be freed whenever its space is needed
     is_cached     the page cache has not dropped it (smq.log.files.footprint)
     is_on_disk    it was dropped after its write-back: a sync makes it durable
+    has_last_copy the page cache had some of it that the disk could not read: it is not dropped
     cache_fd      the descriptor that hears of failed write-backs; -1: none
     past_bytes    read past the page cache since it was dropped
     bad_pages     of its file
@@ -59,10 +60,16 @@ class WalSegment:
     is_kept: bool = False
     is_cached: bool = True
     is_on_disk: bool = False
+    has_last_copy: bool = False
     cache_fd: int = -1
     past_bytes: int = 0
     bad_pages: BadPages = field(default_factory=BadPages)
     bad_tried_ms: int = -1
+
+    @property
+    def may_be_dropped(self) -> bool:
+        """Whether all that the page cache has of it can be read from the disk, for all we know."""
+        return not (self.has_last_copy or len(self.bad_pages.failing()))
 
     def count_before_unread(self, spans: np.ndarray) -> int:
         """How many of these batches (int64 [n, 2], of this segment) lie before the first whose

@@ -150,7 +150,7 @@ class Wal:
         def read() -> Salvaged:
             with suppress(OSError):  # Then the rest is read when it is needed.
                 self._disk.will_read(fd, ahead_bytes, at)
-            return salvage_some(self._disk, fd, length, at, unread)
+            return salvage_some(partial(self._disk.read, fd), length, at, unread)
 
         self._background.submit(JobLane.READS, read, loaded)
 
@@ -185,7 +185,7 @@ class Wal:
         if is_cached:
             self._disk.read(segment.fd, length, at)
         else:
-            self.past_cache.read_alone(segment, length, at)
+            self.past_cache.read_bytes(segment, length, at)
 
     def _begun(
         self, segment: WalSegment, length: int, at: int, done: Callable[[Salvaged], None]
@@ -201,7 +201,7 @@ class Wal:
             segment.pins -= 1
             self._loading -= 1
             segment.note_read(at, length, found.bad_pages, found.untried, found.left_out)
-            if was_cached and not segment.is_cached:
+            if was_cached and not segment.is_cached and segment.may_be_dropped:
                 self._drop_again(segment)
             done(found)
             if not self._is_starting:  # What is there is loaded at once: this would be nested.
@@ -320,7 +320,7 @@ class Wal:
         """Use the fresh file, or the old one again if that is `fd`. An old one is closed after the
         reads that may still use it."""
         old, segment.fd = segment.fd, fd
-        segment.is_on_disk = False
+        segment.is_on_disk = segment.has_last_copy = False
         self.past_cache.forget(segment)
         self.files.footprint.forget(segment)
         self.files.footprint.reopen(segment)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smq.log.files.disk import OsDisk, read_now
+from smq.log.files.disk import PAGE_BYTES, OsDisk, read_now
 from smq.log.files.footprint import drops_pages
 from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import WalLimits
@@ -51,6 +51,21 @@ def test_the_newest_segments_stay_in_the_page_cache_and_older_ones_leave_it(
     fill(wal, 0, 6)
     assert cached(wal) == [False] * 3 + [True] * 3
     assert [segment.cache_fd >= 0 for segment in wal.segments] == [False] * 3 + [True] * 3
+
+
+def test_a_segment_that_the_disk_cannot_read_in_part_stays_in_the_page_cache(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 3)
+    failing, rescued, _ = wal.segments
+    failing.bad_pages.note(0, 0, [3])
+    rescued.has_last_copy = True
+    fill(wal, 3, 6)
+    assert cached(wal) == [True, True, False, False, False, True]
+    failing.bad_pages.note(0, 4 * PAGE_BYTES, [])
+    fill(wal, 6, 7)
+    assert [segment.is_cached for segment in wal.segments[:2]] == [False, True]
 
 
 def test_a_full_segment_is_written_back_before_it_must_be_dropped(

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +97,9 @@ def test_pages_that_are_left_out_are_not_read_and_all_others_are(
         expected[page * PAGE_BYTES :][:PAGE_BYTES] = 0
     disk.bad_places = [(file.name, page * PAGE_BYTES, page * PAGE_BYTES + 1) for page in left_out]
     fd = os.open(file, os.O_RDONLY)
-    data, lost_bytes, failure, *pages = salvage_some(disk, fd, SIZE - at, at, left_out)
+    data, lost_bytes, failure, *pages = salvage_some(
+        partial(disk.read, fd), SIZE - at, at, left_out
+    )
     os.close(fd)
     assert (data == expected[at:]).all()
     assert lost_bytes == len(left_out) * PAGE_BYTES - at
@@ -108,7 +111,7 @@ def test_a_read_that_others_wait_for_meets_few_bad_pages(disk: FailingDisk, file
     bad = [1, 2, *range(5, 5 + READ_FAILURES_MAX), 300]
     disk.bad_places = [(file.name, page * PAGE_BYTES, page * PAGE_BYTES + 1) for page in bad]
     fd = os.open(file, os.O_RDONLY)
-    found = salvage_some(disk, fd, SIZE, 0, ())
+    found = salvage_some(partial(disk.read, fd), SIZE, 0, ())
     os.close(fd)
     assert found.bad_pages == bad[: READ_FAILURES_MAX - 2]
     assert found.untried == [*range(bad[READ_FAILURES_MAX - 3] + 1, -(-SIZE // PAGE_BYTES))]
@@ -121,7 +124,7 @@ def test_an_error_that_says_nothing_of_the_disk_leaves_pages_untried(
     disk.bad_places = [(file.name, 0, 1)]
     disk.fail("read", 3, errno.ENOMEM)  # The read as a whole, and those of two pages.
     fd = os.open(file, os.O_RDONLY)
-    found = salvage_some(disk, fd, 4 * PAGE_BYTES, 0, ())
+    found = salvage_some(partial(disk.read, fd), 4 * PAGE_BYTES, 0, ())
     os.close(fd)
     assert (found.bad_pages, found.untried) == ([], [0, 1])
     assert found.data[2 * PAGE_BYTES :].tobytes() == file.read_bytes()[: 4 * PAGE_BYTES][8192:]

@@ -1,13 +1,14 @@
 """One page that cannot be read costs all that is read with it, or is given up too soon."""
 
 from collections.abc import Collection
+from functools import partial
 
 import numpy as np
 
 from smq.log.files import past_cache, wal
 from smq.log.files.bad_pages import BadPages, PagePatience, pages_of
 from smq.log.files.disk import Disk
-from smq.log.files.salvage import Salvaged, salvage
+from smq.log.files.salvage import ReadBytes, Salvaged, salvage
 from smq.log.files.segment import WalSegment
 from smq.log.files.start_reads import StartReads
 from smq.testing.simulation.bad_sectors import SECTORS_FAIL, SECTORS_HEAL, STARTS_ON_BAD
@@ -16,12 +17,16 @@ from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
 _note = BadPages.note
 
 
-def _give_up(disk: Disk, fd: int, length: int, at: int, *_how: object) -> Salvaged:
+def _give_up(read: ReadBytes, length: int, at: int, _left_out: object = ()) -> Salvaged:
     """Zeros for all bytes if any cannot be read."""
     try:
-        return Salvaged(disk.read(fd, length, at), 0, None)
+        return Salvaged(read(length, at), 0, None)
     except OSError as error:
         return Salvaged(np.zeros(length, np.uint8), length, error, pages_of(at, length))
+
+
+def _give_up_all(disk: Disk, fd: int, length: int, at: int) -> Salvaged:
+    return _give_up(partial(disk.read, fd), length, at)
 
 
 def _note_all(
@@ -48,7 +53,7 @@ MUTANTS = (
         "what is read together with a page that cannot be read is lost",
         TOPICS | {SECTORS_FAIL},
         (
-            Change(wal, "salvage", _give_up),
+            Change(wal, "salvage", _give_up_all),
             *(Change(module, "salvage_some", _give_up) for module in (past_cache, wal)),
             Change(BadPages, "note", _note_all),
         ),
