@@ -160,6 +160,17 @@ class GivenUp:
         what = lost(number, base, end)
         self._notices.append(f"{path} from position {position} on cannot be read: {what}")
 
+    def tell_why(self, segment: WalSegment) -> None:
+        """Tell the operator of an error that may last, and gives up nothing however long it does:
+        what it hides may be whole."""
+        if segment.other_error is not None and len(segment.bad_pages.failing()):
+            self._notices.append(
+                f"{segment.path} cannot be read in part: {segment.other_error}. This says nothing "
+                "of what the file holds, so none of it is given up: its readers wait, and it is "
+                "tried again all the time. If that does not help, mend what the error names, and "
+                "start the broker again"
+            )
+
     def _set_aside(self, segment: WalSegment, position: int, size: int) -> None:
         """Read what can be read of a frame, and keep it."""
         length = FRAME_HEADER_BYTES + size

@@ -88,6 +88,7 @@ class OwnTries:
             return
         for segment in self._segments():
             segment.bad_pages.date(now_ms)
+            self._given_up.tell_why(segment)
         if not self._asked:  # Otherwise there may be more of the same.
             self._given_up.tell()
         self.begin()

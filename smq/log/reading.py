@@ -363,7 +363,8 @@ class ReadableLog:
             return False
         if self._are_over(segment, pages):
             return True
-        if segment.bad_tried_ms < 0 or self.now_ms > segment.bad_tried_ms + PATIENCE.wait_ms:
+        is_told = segment.bad_tried_ms >= max(0, self.now_ms - PATIENCE.wait_ms)
+        if segment.other_error is None and not is_told:  # Of others the log's own tries tell.
             self.notices.append(
                 f"{segment.path}: position {position} cannot be read; it is tried again for up to "
                 f"{PATIENCE.wait_ms // 1000} s before its records are given up"

@@ -1,5 +1,7 @@
 """What becomes of the frames that are given up: their bytes, and what is known of their offsets."""
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -192,3 +194,34 @@ def test_many_partitions_that_lose_something_are_told_of_in_turns(
     assert len(told) == len(numbers)
     for number in numbers:
         assert any(f"partition {number} are lost" in each for each in told)
+
+
+@pytest.mark.parametrize("error", [errno.ESTALE, errno.ENODEV, errno.EBADE])
+def test_an_error_that_says_nothing_of_the_bytes_gives_up_none_and_the_operator_is_told(
+    tmp_path: Path, error: int
+) -> None:
+    """It said that they were given up after a minute, and waited for ever."""
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    values = filled(log, 50)
+    disk.fail("read", error=error)
+    log.wal.segments[0].is_cached = False
+    disk.fail("read_cached", error=error)
+    disk.fail("read_past_cache", error=error)
+    log.own_tries.tend()
+    told = list[str]()
+    for log.now_ms in range(0, 10 * PATIENCE.wait_ms, RETRY_MS):
+        log.tend()
+        collected(log, spans(log))
+        told += log.notices
+        log.notices.clear()
+    assert len(told) > 1
+    assert all(os.strerror(error) in each and "start the broker again" in each for each in told)
+    assert not log.lookup.has_damage_from(1, 0)
+    disk.heal()
+    log.now_ms = 11 * PATIENCE.wait_ms
+    log.tend()
+    log.notices.clear()
+    log.tend()
+    assert not log.notices
+    assert read(log, 1) == values

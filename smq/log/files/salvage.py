@@ -48,8 +48,9 @@ class Salvaged(NamedTuple):
 
 
 def is_of_disk(error: OSError) -> bool:
-    """Whether a read's error says something of the bytes, not of what our process lacks, such as
-    memory. Other errors give up no page, however long they last."""
+    """Whether a read's error says something of the bytes: not of what our process lacks, such as
+    memory, nor of a device or server that is away. Other errors give up no page, however long they
+    last: the operator is told (GivenUp.tell_why)."""
     return error.errno in _OF_DISK
 
 

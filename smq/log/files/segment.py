@@ -46,6 +46,8 @@ class WalSegment:
     cache_fd      the descriptor that hears of failed write-backs; -1: none
     past_bytes    read past the page cache since it was dropped
     bad_pages     of its file
+    other_error   of the last read that failed for a reason that says nothing of its bytes; None:
+                  none did, or it could be read since
     bad_tried_ms  when a reader last met such a page (monotonic); -1: never
     """
 
@@ -64,6 +66,7 @@ class WalSegment:
     cache_fd: int = -1
     past_bytes: int = 0
     bad_pages: BadPages = field(default_factory=BadPages)
+    other_error: OSError | None = None
     bad_tried_ms: int = -1
 
     @property

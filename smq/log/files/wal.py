@@ -161,7 +161,7 @@ class Wal:
             return
         at, length = position - segment.start, min(length, segment.end - position)
         loaded = self._begun(segment, length, at, lambda found: done(found.bad_pages))
-        fd, bad, untried = segment.fd, list[int](), list[int]()
+        fd, bad, untried, others = segment.fd, list[int](), list[int](), list[OSError]()
         read = partial(self._read_alone, segment, is_cached=segment.is_cached)
 
         def try_each() -> None:
@@ -171,11 +171,14 @@ class Wal:
                     read(min(PAGE_BYTES, at + length - start), start)
                 except OSError as error:
                     (bad if is_of_disk(error) else untried).append(page)
+                    others.extend(() if is_of_disk(error) else (error,))
 
         def tried(_: object) -> None:
             none = Salvaged(np.empty(0, np.uint8), 0, None)
+            segment.other_error = None
             if segment.fd == fd:
-                loaded(none._replace(bad_pages=bad, untried=untried))
+                failure = others[0] if others else None
+                loaded(none._replace(failure=failure, bad_pages=bad, untried=untried))
             else:  # Another file has taken its place, of which this says nothing.
                 loaded(none._replace(left_out=pages_of(at, length)))
 
@@ -201,6 +204,8 @@ class Wal:
             segment.pins -= 1
             self._loading -= 1
             segment.note_read(at, length, found.bad_pages, found.untried, found.left_out)
+            if found.failure is not None and not is_of_disk(found.failure):
+                segment.other_error = found.failure
             if was_cached and not segment.is_cached and segment.may_be_dropped:
                 self._drop_again(segment)
             done(found)
