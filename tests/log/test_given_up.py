@@ -151,7 +151,7 @@ def test_a_frame_with_a_page_that_has_not_failed_for_long_is_kept_and_so_is_what
     assert lost_of(log, 1, len(first)) == expected.tolist()
 
 
-def test_what_is_sealed_or_deleted_is_not_told_as_lost_and_readers_are_sent_to_the_segments(
+def test_readers_of_lost_offsets_that_are_sealed_are_sent_to_the_segments(
     tmp_path: Path,
 ) -> None:
     """They passed over records that a sealed segment had."""
@@ -178,7 +178,7 @@ def test_a_partition_that_is_gone_loses_nothing(tmp_path: Path) -> None:
     assert all("partition 1 " in each for each in log.notices if "are lost" in each)
 
 
-def test_many_partitions_that_lose_something_are_told_of_in_turns(
+def test_notices_of_many_partitions_that_lose_something_come_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(given_up, "NOTICES_MAX", 2)
@@ -197,7 +197,7 @@ def test_many_partitions_that_lose_something_are_told_of_in_turns(
 
 
 @pytest.mark.parametrize("error", [errno.ESTALE, errno.ENODEV, errno.EBADE])
-def test_an_error_that_says_nothing_of_the_bytes_gives_up_none_and_the_operator_is_told(
+def test_an_error_that_says_nothing_of_the_bytes_gives_up_none_and_the_operator_hears_of_it(
     tmp_path: Path, error: int
 ) -> None:
     """It said that they were given up after a minute, and waited for ever."""

@@ -369,7 +369,7 @@ def test_an_error_that_says_nothing_of_a_page_loses_nothing(asking: Asking) -> N
     assert asking.given_up.lost == [(0, [0])]
 
 
-def test_who_asks_for_a_page_has_those_behind_it_tried_while_they_fail(asking: Asking) -> None:
+def test_pages_behind_one_that_is_asked_for_are_tried_while_they_fail(asking: Asking) -> None:
     segment = asking.segments[1]
     asking.fail(segment, 2, 9)
     asking.fail(segment, 11, 12)
@@ -406,7 +406,7 @@ def test_pages_that_have_not_failed_for_long_are_not_tried_with_those_that_are_a
     assert asking.given_up.lost == [(segment.start, [1, 2])]
 
 
-def test_who_asks_for_a_later_place_does_not_wait_for_all_that_lies_before(
+def test_a_later_place_that_is_asked_for_does_not_wait_for_all_that_lies_before(
     asking: Asking,
 ) -> None:
     segment = asking.segments[1]

@@ -1,6 +1,5 @@
 """Dropped segments are read in blocks, ahead of a reader, and come back when many read them."""
 
-import errno
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from smq.log.files import past_cache, wal as wal_module
 from smq.log.files.background import InlineBackground
-from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import Disk, OsDisk, read_now
 from smq.log.files.past_cache import (
     AHEAD_BLOCKS,
@@ -273,17 +271,6 @@ def test_a_read_that_is_longer_than_all_blocks_goes_past_the_page_cache(
     assert disk.calls.get("read", 0) == 0
 
 
-def test_a_block_that_cannot_be_read_is_read_with_care(tmp_path: Path, disk: FailingDisk) -> None:
-    wal = backlog(tmp_path, disk)
-    disk.fail("read_past_cache", error=errno.EINVAL)
-    assert read(wal, 0, 4096) == wanted(0, 4096)
-    assert read_now(wal.segments[0].fd, 4096, 0) is None  # Its pages do not stay.
-    disk.fail("read")
-    assert read(wal, 0, 4096) == bytes(4096)
-    disk.heal()
-    assert read(wal, 0, 4096) == wanted(0, 4096)
-
-
 def test_a_page_that_fails_costs_no_block_and_its_tries_leave_nothing_in_the_page_cache(
     tmp_path: Path, disk: FailingDisk
 ) -> None:
@@ -310,69 +297,6 @@ def test_a_page_that_fails_costs_no_block_and_its_tries_leave_nothing_in_the_pag
     wal.try_again(4096, 4096, lambda _: None)
     assert read(wal, 4096, 4096) == wanted(4096, 4096)
     assert wal.read_cached(0, BLOCK) is not None
-
-
-class WornDisk(FailingDisk):
-    """Some pages can be read from the page cache only; a drop takes them out of it."""
-
-    def __init__(self, inner: Disk) -> None:
-        super().__init__(inner)
-        self.worn = set[tuple[str, int]]()  # Files and pages …
-        self.cached = set[tuple[str, int]]()  # … of which the page cache has these.
-
-    def _pages(self, name: str, length: int, at: int) -> set[tuple[str, int]]:
-        return {(name, page) for page in pages_of(at, length)}
-
-    def read(self, fd: int, length: int, at: int) -> np.ndarray:
-        """See Disk."""
-        if (self._pages(self._name_of(fd), length, at) & self.worn) - self.cached:
-            raise OSError(errno.EIO, "a worn page")
-        return super().read(fd, length, at)
-
-    def read_cached(
-        self, fd: int, length: int, at: int, out: np.ndarray | None = None
-    ) -> np.ndarray | None:
-        """See Disk."""
-        worn = self._pages(self._name_of(fd), length, at) & self.worn
-        if worn:
-            return None if worn - self.cached else super().read(fd, length, at)
-        return super().read_cached(fd, length, at, out)
-
-    def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
-        """See Disk."""
-        if self._pages(path.name, len(out), at) & self.worn:
-            raise OSError(errno.EIO, "a worn page")
-        return super().read_past_cache(path, out, at)
-
-    def drop(self, fd: int, length: int) -> None:
-        """See Disk."""
-        super().drop(fd, length)
-        self.cached = {each for each in self.cached if each[0] != self._name_of(fd)}
-
-
-def test_what_only_the_page_cache_has_is_read_from_there_and_stays_there(tmp_path: Path) -> None:
-    """The log's own tries asked the disk alone, and a reader's care ended with a drop."""
-    disk = WornDisk(OsDisk())
-    wal = backlog(tmp_path, disk)
-    segment = wal.segments[0]
-    segment.bad_pages.date(0)
-    disk.worn = {(segment.path.name, page) for page in range(1, 8)}
-    disk.cached = {(segment.path.name, page) for page in range(4, 8)}
-    lost = bytes(3 * 4096)
-    expected = wanted(0, 4096) + lost + wanted(4 * 4096, 4 * 4096)
-    for _ in range(2):
-        assert read(wal, 0, 8 * 4096) == expected
-        wal.try_again(4096, 7 * 4096, lambda _: None)
-        assert segment.bad_pages.failing().tolist() == [1, 2, 3]
-    disk.fail("read_past_cache", error=errno.EMFILE)
-    assert read(wal, 9 * 4096, 4096) == wanted(9 * 4096, 4096)
-    disk.heal()
-    assert read(wal, 0, 8 * 4096) == expected
-    disk.cached |= disk.worn
-    wal.try_again(4096, 3 * 4096, lambda _: None)
-    assert not len(segment.bad_pages.failing())
-    for _ in range(2):
-        assert read(wal, 0, 8 * 4096) == wanted(0, 8 * 4096)
 
 
 class ShortDisk(FailingDisk):
