@@ -166,9 +166,9 @@ class GivenUp:
         if segment.other_error is not None and len(segment.bad_pages.failing()):
             self._notices.append(
                 f"{segment.path} cannot be read in part: {segment.other_error}. This says nothing "
-                "of what the file holds, so none of it is given up: its readers wait, and it is "
-                "tried again all the time. If that does not help, mend what the error names, and "
-                "start the broker again"
+                "of what the file holds, so none of it is given up: its readers and its sealing "
+                "wait, and it is tried again all the time. If that does not help, mend what the "
+                "error names, and start the broker again"
             )
 
     def _set_aside(self, segment: WalSegment, position: int, size: int) -> None:

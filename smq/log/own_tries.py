@@ -109,6 +109,7 @@ class OwnTries:
         self._to_try.clear()
         self._asked.clear()
         self._given_up.tell()
+        self._wal.stop_trying()
 
     def _segments(self) -> list[WalSegment]:
         return [segment for segment in self._wal.segments if not segment.is_kept]

@@ -11,7 +11,6 @@ import pytest
 
 from shm.kernels.base.words import WORD_WRITTEN
 from smq.log import own_tries
-from smq.log.files.background import JobLane
 from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment import WalSegment
@@ -439,16 +438,25 @@ def test_a_segment_that_need_not_be_read_any_more_is_not_tried(asking: Asking) -
     assert asking.given_up.lost == [(left.start, [0])]
 
 
-def test_a_stop_waits_for_one_try_and_loses_nothing(asking: Asking) -> None:
+class StoppedDisk(OsDisk):
+    """The log stops during a read."""
+
+    def __init__(self, tries: OwnTries) -> None:
+        self._tries = tries
+
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        self._tries.stop()
+        return super().read(fd, length, at)
+
+
+def test_a_stop_waits_for_one_read_and_loses_nothing(asking: Asking) -> None:
+    """A try has four pages, of which each may take the disk seconds."""
     for segment in asking.segments[:3]:
-        asking.fail(segment)
+        segment.bad_pages.note(0, 0, range(4))
         asking.tries.ask(segment, 0)
-    before, asking.tries._ended_ms = asking.disk.calls.get("read", 0), 0
-    asking.tries.begin()
-    asking.held.wait_a_job(JobLane.READS)  # What lies there.
-    asking.tries.stop()
-    asking.held.wait()
-    assert asking.disk.calls["read"] == before + 1
+    asking.disk.inner, asking.tries._ended_ms = StoppedDisk(asking.tries), 0
+    assert asking.run() == 1
+    assert [len(each.bad_pages.failing()) for each in asking.segments[:3]] == [3, 4, 4]
     assert asking.given_up.lost == []
 
 

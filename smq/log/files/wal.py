@@ -43,6 +43,7 @@ class Wal:
         )
         self._loads: deque[Callable[[], None]] = deque()  # That wait for one under way to end.
         self._loading = 0
+        self._may_try = True
         self._is_starting = False  # Those that wait; in this turn or the next one.
 
     def invariants(self) -> None:
@@ -118,6 +119,11 @@ class Wal:
         """Read pages that may fail, one by one, only to know which of them do; as load()."""
         self._queue(partial(self._try, position, length, done))
 
+    def stop_trying(self) -> None:
+        """The log stops: of a try that is under way only the page that is being read is waited
+        for."""
+        self._may_try = False
+
     def aside(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
         """Have a job done between the reads, which raises no OSError."""
 
@@ -167,6 +173,9 @@ class Wal:
         def try_each() -> None:
             for page in pages_of(at, length):
                 start = page * PAGE_BYTES
+                if not self._may_try:
+                    untried.append(page)
+                    continue
                 try:
                     read(min(PAGE_BYTES, at + length - start), start)
                 except OSError as error:
@@ -204,8 +213,8 @@ class Wal:
             segment.pins -= 1
             self._loading -= 1
             segment.note_read(at, length, found.bad_pages, found.untried, found.left_out)
-            if found.failure is not None and not is_of_disk(found.failure):
-                segment.other_error = found.failure
+            if found.failure is not None:
+                segment.other_error = None if is_of_disk(found.failure) else found.failure
             if was_cached and not segment.is_cached and segment.may_be_dropped:
                 self._drop_again(segment)
             done(found)
