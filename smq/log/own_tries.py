@@ -63,7 +63,8 @@ class OwnTries:
         self._wal, self._words, self._clock, self._given_up = wal, memory.words, clock, given_up
         self._asked: deque[_AskedPages] = deque()
         self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
-        self._began_ms = self._ended_ms = -RETRY_MS  # The last round; the last page of _to_try.
+        self._ended_ms = -RETRY_MS  # The last page of _to_try.
+        self._began_ms = self._spent_ms = 0  # The last try; all of this round.
         self._rests_until_ms = -1
         self._is_trying = self._goes_on = self._was_asked = False
         self._next_looked = 0  # From this position on we look for pages to try next.
@@ -100,8 +101,7 @@ class OwnTries:
             return
         if now_ms >= self._ended_ms + RETRY_MS:
             self._choose()
-            self._ended_ms = now_ms
-        self._began_ms = now_ms
+            self._ended_ms, self._spent_ms = now_ms, 0
         self._go_on()
 
     def stop(self) -> None:
@@ -156,7 +156,8 @@ class OwnTries:
             if self._asked and not (self._was_asked and self._to_try):
                 self._try_asked(self._asked[0])
             else:
-                self._was_asked, self._is_trying = False, True
+                self._was_asked = False
+                self._begin_try()
                 self._wal.try_again(*self._to_try.pop(), self._tried)
         self._goes_on = False
 
@@ -166,7 +167,7 @@ class OwnTries:
             self._asked.remove(asked)  # Whoever asks again will see.
             self._given_up.tell()
             return
-        self._is_trying = True
+        self._begin_try()
         if asked.frames is None:
             find = self._given_up.frames_in(segment, range(asked.page, asked.end))
             self._wal.aside(find, partial(self._found, asked))
@@ -209,11 +210,18 @@ class OwnTries:
         self._ended_ms = now_ms
         self._has_tried()
 
+    def _begin_try(self) -> None:
+        now_ms = self._clock()
+        assert now_ms is not None
+        self._is_trying, self._began_ms = True, now_ms
+
     def _has_tried(self) -> None:
         now_ms = self._clock()
         assert now_ms is not None
         self._is_trying = False
-        if now_ms > self._began_ms + TRIES_MS:
+        self._spent_ms += now_ms - self._began_ms
+        if self._spent_ms > TRIES_MS:
+            self._spent_ms = 0
             self._to_try.clear()
             self._rests_until_ms = now_ms + RETRY_MS
             self._given_up.tell()

@@ -5,6 +5,8 @@ Jobs of one lane run one after another. Lanes do not wait for each other, so tha
 file never waits for a checkpoint on a slow disk.
 """
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -152,5 +154,7 @@ class JobThread:
                 result: object = job()
             except OSError as error:
                 result = error
+            except MemoryError:  # The lane would never do another job.
+                result = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
             self._finished.put((done, result))
             self._wake()

@@ -1,5 +1,6 @@
 """Jobs run elsewhere, are collected here, and lanes do not wait for each other."""
 
+import errno
 import threading
 
 import pytest
@@ -26,6 +27,21 @@ def test_a_failed_job_gives_its_error() -> None:
     threads.submit(JobLane.TABLES, fail, results.append)
     threads.wait()
     assert [result.errno for result in results if isinstance(result, OSError)] == [28, 28]
+
+
+def test_a_lane_goes_on_after_a_job_that_had_no_memory() -> None:
+    """Its thread ended, and nobody could read any more."""
+
+    def fail() -> int:
+        raise MemoryError
+
+    results: list[int | OSError] = []
+    threads = BackgroundThread(lambda: None)
+    threads.submit(JobLane.READS, fail, results.append)
+    threads.submit(JobLane.READS, lambda: 3, results.append)
+    threads.wait()
+    assert isinstance(results[0], OSError)
+    assert (results[0].errno, results[1:]) == (errno.ENOMEM, [3])
 
 
 def test_results_are_given_in_the_thread_that_collects() -> None:
