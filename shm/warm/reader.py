@@ -25,7 +25,8 @@ from shm.kernels.reader.lend import (
     place_rows,
 )
 from shm.kernels.reader.lend_few import lend_few, new_few
-from shm.kernels.reader.messages import write_messages
+from shm.kernels.reader.messages import headers_bytes, write_headers, write_messages
+from shm.kernels.reader.protobuf import end_of_some, last_field, last_named, walk_message
 from shm.kernels.reader.sleep import BELLS_MAX, POLLED_WORDS, ReaderState, sleep_reader
 from shm.kernels.record.records import (
     count_utf8,
@@ -64,6 +65,13 @@ def warm_reader() -> None:
     fill_headers(log.ring, columns, headers)
     count_utf8(log.ring, headers[0], headers[1])
     write_messages(log.ring, columns, 0, 1, np.zeros(64, np.uint8))
+    headers_bytes(log.ring, headers, 0, 0)
+    write_headers(log.ring, headers, 0, 0, np.zeros(64, np.uint8))
+    empty = log.ring[:0]
+    walk_message(empty, np.zeros((1, 16), np.int64), np.zeros((2, 1), np.int64))
+    last_field(empty, 0, 0, 0)
+    last_named(empty, 0, 0, 0, empty)
+    end_of_some(empty, 0, 0, 0)
     views, bits = np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8)
     fill_views(log.ring, columns[0], columns[1], views, bits)
     _warm_sleep(ReaderState(log.memory, wanted, cursor, facts))

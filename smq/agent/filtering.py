@@ -35,9 +35,19 @@ from smq.agent.filters import (
     kind_of,
     places_of,
 )
-from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.proto.mq_broker_pb2 import DataMessage, Header
 from smq.agent.proto.mq_schema_pb2 import RecordValue, Value as RecordedValue
-from smq.agent.records import value_of_bytes
+from smq.agent.read_records import ReadRecord
+from smq.agent.value_bytes import (
+    FIELDS,
+    LIST_NUMBER,
+    PARSED_BYTES_MAX,
+    RAW_FIELD,
+    RECORD_NUMBER,
+    VALUE,
+    last_field,
+    last_named,
+)
 
 _Compare: TypeAlias = Callable[[Any, Any], pa.Array]
 _COMPARE: Mapping[str, _Compare] = {
@@ -54,6 +64,7 @@ _INSIDE = {  # Of the kinds that are messages, the number in them.
     "time_value": operator.attrgetter("time_micros"),
 }
 _INCOMPARABLE = {"decimal_value", "list_value", "record_value"}
+_NESTED = {LIST_NUMBER, RECORD_NUMBER}
 _OTHER = object()  # A value that is there, and compares with nothing.
 
 
@@ -64,24 +75,24 @@ class RecordFilter:
         self._test = test
         self._places = {*places_of(test)}
 
-    def keep(self, messages: Sequence[DataMessage]) -> list[DataMessage]:
+    def keep(self, records: Sequence[ReadRecord]) -> list[ReadRecord]:
         """Those of the records that it is true of."""
-        if not messages:
+        if not records:
             return []
-        found = pc.fill_null(_PlaceColumns(self._places, messages).test(self._test), False)  # noqa: FBT003
-        return [each for each, is_kept in zip(messages, found.to_pylist(), strict=True) if is_kept]
+        found = pc.fill_null(_PlaceColumns(self._places, records).test(self._test), False)  # noqa: FBT003
+        return [each for each, is_kept in zip(records, found.to_pylist(), strict=True) if is_kept]
 
 
 class _PlaceColumns:
     """The places of some records."""
 
-    def __init__(self, places: set[Place], messages: Sequence[DataMessage]) -> None:
-        values: list[RecordValue] = []
+    def __init__(self, places: set[Place], records: Sequence[ReadRecord]) -> None:
+        values: list[_Value] = []
         if any(isinstance(each, ColumnPlace) for each in places):
-            values = [value_of_bytes(each.value) for each in messages]
+            values = [_value_of(each) for each in records]
         names = {each.name for each in places if isinstance(each, HeaderPlace)}
-        headers = [_last_headers(names, each) for each in messages] if names else []
-        self._found = {each: _values(each, messages, values, headers) for each in places}
+        headers = [_last_headers(names, each) for each in records] if names else []
+        self._found = {each: _values(each, records, values, headers) for each in places}
 
     def test(self, test: Test) -> pa.Array:
         """What a test is of each record."""
@@ -169,8 +180,8 @@ def _text(value: object) -> str | None:
 
 def _values(
     place: Place,
-    messages: Sequence[DataMessage],
-    values: Sequence[RecordValue],
+    records: Sequence[ReadRecord],
+    values: Sequence["_Value"],
     headers: Sequence[Mapping[str, bytes | None]],
 ) -> list[object]:
     match place:
@@ -179,15 +190,28 @@ def _values(
         case HeaderPlace(name):
             return [each.get(name) for each in headers]
         case RecordPlace(name):
-            of_record: dict[str, Callable[[DataMessage], object]] = {
-                KEY: lambda message: message.key or None,
-                TS_NS: lambda message: message.ts_ns,
-                OFFSET: lambda message: message.offset,
+            of_record: dict[str, Callable[[ReadRecord], object]] = {
+                KEY: lambda record: record.key or None,
+                TS_NS: lambda record: record.ts_ns,
+                OFFSET: lambda record: record.offset,
             }
-            return [*map(of_record[name], messages)]
+            return [*map(of_record[name], records)]
 
 
-def _at(path: Sequence[str], record: RecordValue) -> object:
+_Value: TypeAlias = RecordValue | ReadRecord
+"""A record's value; or the record, whose value is too large to be parsed."""
+
+
+def _value_of(record: ReadRecord) -> _Value:
+    if len(record.value) > PARSED_BYTES_MAX:
+        return record
+    value: RecordValue = RecordValue.FromString(record.record_value)
+    return value
+
+
+def _at(path: Sequence[str], record: _Value) -> object:
+    if isinstance(record, ReadRecord):
+        return _in_bytes(path, record)
     value: RecordedValue | None = None
     for at, name in enumerate(path):
         if value is not None:
@@ -211,11 +235,35 @@ def _plain(value: RecordedValue) -> object:
     return found if inside is None else inside(found)
 
 
-def _last_headers(names: Collection[str], message: DataMessage) -> dict[str, bytes | None]:
-    """The last header of each of these names: a record may have as many as it has bytes, and is
-    looked at once."""
+def _in_bytes(path: Sequence[str], record: ReadRecord) -> object:
+    """As `_at`. Of a field that is there twice, at any depth, the last one counts alone."""
+    if not record.is_typed:
+        return record.value if [*path] == [RAW_FIELD] else None
+    data = record.value
+    for at, name in enumerate(path, 1):
+        entry = last_named(data, FIELDS, name)
+        kind, _ = last_field(last_field(entry or b"", VALUE)[0].content)
+        if not kind.number:
+            return None
+        if at == len(path):
+            is_nested = kind.number in _NESTED
+            return _OTHER if is_nested else _plain(RecordedValue.FromString(kind.whole))
+        if kind.number != RECORD_NUMBER:
+            return None
+        data = kind.content
+    return None
+
+
+def _last_headers(names: Collection[str], record: ReadRecord) -> dict[str, bytes | None]:
+    """The last header of each of these names: a record may have as many as it has bytes."""
+    if len(record.headers) <= PARSED_BYTES_MAX:
+        headers: Iterable[Header] = DataMessage.FromString(record.headers).headers
+    else:
+        number = DataMessage.HEADERS_FIELD_NUMBER
+        found = (last_named(record.headers, number, name) for name in names)
+        headers = (Header.FromString(each) for each in found if each is not None)
     return {
         each.key: each.value if each.HasField("value") else None
-        for each in message.headers
+        for each in headers
         if each.key in names
     }

@@ -14,41 +14,57 @@ _SHIFT_MAX = 63  # Of the tenth byte.
 FIELDS_MAX = 2000  # That are looked at: a megabyte may have half a million, 0.5 us each.
 
 
-class _Strange(ValueError):
-    """There are too many fields, a number is too long, or there is a group, which no message of
-    ours has."""
+class NoMessage(ValueError):
+    """A number is too long, a field is cut, or there is a group, which no message of ours has."""
+
+
+class TooManyFields(ValueError):
+    """There are more than FIELDS_MAX."""
 
 
 def raw_field(message: bytes, number: int) -> bytes | None:
     """The bytes of a length-delimited field; None: it is not there, or in several parts, which its
     reader would merge, or there are too many fields, or these bytes are no message."""
-    found: bytes | None = None
-    with suppress(_Strange, IndexError):
-        for tag, at, end in _fields(message):
-            if tag == number << 3 | _LENGTH:
-                if found is not None:
-                    return None
-                found = message[at:end]
-        return found
+    with suppress(ValueError):
+        return cut_field(message, number)[1]
     return None
+
+
+def cut_field(message: bytes, number: int) -> tuple[bytes, bytes | None]:
+    """A message without a length-delimited field, and that field's bytes; None: it is not there.
+
+    Raises NoMessage, TooManyFields, and ValueError if it is there in several parts.
+    """
+    rest, found, after = list[bytes](), None, 0
+    for tag, begin, at, end in _fields(message):
+        if tag == number << 3 | _LENGTH:
+            if found is not None:
+                raise ValueError("a field that it may have once is there twice")
+            rest.append(message[after:begin])
+            found, after = message[at:end], end
+    return b"".join([*rest, message[after:]]), found
 
 
 def raw_number(message: bytes, number: int) -> int:
     """An int64; 0: it is below zero, or not there, or far behind, or these bytes are no message."""
-    with suppress(_Strange, IndexError):
-        for tag, at, _ in _fields(message):
+    with suppress(ValueError):
+        for tag, _, at, _ in _fields(message):
             if tag == number << 3 | _VARINT:
                 found = _varint(message, at)[0]
                 return found if found < 1 << 63 else 0
     return 0
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int, int]]:
-    """The tag of each field, and where its content is. Raises _Strange."""
+def _fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """The tag of each field, where it begins, where its content does, and where it ends.
+
+    Raises NoMessage, TooManyFields.
+    """
     at, end = 0, len(message)
     for _ in range(FIELDS_MAX):
         if at >= end:
             return
+        begin = at
         tag, at = _varint(message, at)
         kind = tag & 7
         if kind == _LENGTH:
@@ -59,16 +75,18 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, int]]:
         elif kind in _FIXED_BYTES:
             after = at + _FIXED_BYTES[kind]
         else:
-            raise _Strange
-        yield tag, at, after
+            raise NoMessage
+        if after > end:
+            raise NoMessage
+        yield tag, begin, at, after
         at = after
     if at < end:
-        raise _Strange
+        raise TooManyFields(f"it has more than {FIELDS_MAX} fields")
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while at < len(message):
         byte = message[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -76,4 +94,5 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > _SHIFT_MAX:
-            raise _Strange
+            break
+    raise NoMessage

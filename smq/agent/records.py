@@ -5,19 +5,28 @@ fits a field of 64, and a float one of doubles. Both sides of a message are the 
 publisher's, so that a refusal names the field by its path.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
-
-from google.protobuf.message import DecodeError
+from collections.abc import Sequence, Set
 
 from smq.agent.proto.mq_schema_pb2 import (
     Field,
     ListType,
+    ListValue,
     RecordType,
     RecordValue,
     ScalarType,
     Type,
     Value as RecordedValue,
+)
+from smq.agent.value_bytes import (
+    KEY,
+    LIST_NUMBER,
+    PARSED_BYTES_MAX,
+    RECORD_NUMBER,
+    VALUE,
+    end_of_some,
+    field_head,
+    is_record_value,
+    last_field,
 )
 from smq.model.record_types import (
     DEPTH_MAX,
@@ -30,7 +39,7 @@ from smq.model.record_types import (
     check_fields,
 )
 
-RAW_FIELD = "_value"  # Of a record that is no RecordValue: its bytes.
+NO_RECORD_VALUE = "its value is no RecordValue that all subscribers would read whole"
 DECIMAL_DIGITS_MAX = 38
 _DECIMAL_BYTES_MAX = 16  # Of 38 digits, in two's complement.
 _KINDS = {
@@ -69,15 +78,14 @@ def misfit(fields: Sequence[RecordField], value: RecordValue) -> str:
     return _misfit_of_record("", fields, value)
 
 
-def value_of_bytes(data: bytes) -> RecordValue:
-    """A record's value as the agent's clients get it; what is no RecordValue is a field of it."""
-    with suppress(DecodeError):
-        found: RecordValue = RecordValue.FromString(data)
-        size = found.ByteSize()
-        found.DiscardUnknownFields()  # Plain text, as `50000`, may have nothing but such fields.
-        if found.ByteSize() == size:
-            return found
-    return RecordValue(fields={RAW_FIELD: RecordedValue(bytes_value=data)})
+def misfit_of_bytes(fields: Sequence[RecordField], data: bytes) -> str:
+    """Why bytes are no RecordValue of these fields (none: of any), as a sentence; "" if they are.
+
+    A large value is parsed piece by piece, for nothing else runs while protobuf parses one.
+    """
+    if not is_record_value(data):
+        return NO_RECORD_VALUE
+    return _misfit_of_record_bytes("", fields, data) if fields else ""
 
 
 def _check_count(record_type: RecordType) -> None:
@@ -152,12 +160,8 @@ def _misfit(name: str, kind: RecordKind, value: RecordedValue, *, is_required: b
     if has is None:
         return f"the field {name} is missing" if is_required else ""
     match kind:
-        case RecordList(str() as items) if has == _LIST and items != "DECIMAL":
-            return _misfit_of_scalars(name, items, value.list_value.values)
         case RecordList(items) if has == _LIST:
-            found = enumerate(value.list_value.values)
-            whys = (_misfit(f"{name}[{at}]", items, each) for at, each in found)
-            return next(filter(None, whys), "")
+            return _misfit_of_items(name, items, value.list_value.values, 0)
         case RecordFields(fields) if has == _RECORD:
             return _misfit_of_record(f"{name}.", fields, value.record_value)
         case str() if has in _KINDS[kind]:
@@ -165,12 +169,92 @@ def _misfit(name: str, kind: RecordKind, value: RecordedValue, *, is_required: b
     return f"the field {name} is {_named(kind)}, not {has.removesuffix('_value').upper()}"
 
 
-def _misfit_of_scalars(name: str, kind: str, values: Sequence[RecordedValue]) -> str:
-    """Of a list, which may have a million: as `_misfit` says it of the first that is none."""
-    fits = {None, *_KINDS[kind]}
-    for at, each in enumerate(values):
-        if each.WhichOneof("kind") not in fits:
-            return _misfit(f"{name}[{at}]", kind, each)
+def _misfit_of_items(
+    name: str, kind: RecordKind, values: Sequence[RecordedValue], first: int
+) -> str:
+    """Of a list, or of a part of one from its item `first` on: as `_misfit` says it of an item."""
+    is_plain = isinstance(kind, str) and kind != "DECIMAL"
+    fits = {None, *_KINDS[kind]} if isinstance(kind, str) and is_plain else set()
+    for at, each in enumerate(values, first):  # There may be a million.
+        if not (is_plain and each.WhichOneof("kind") in fits):
+            why = _misfit(f"{name}[{at}]", kind, each)
+            if why:
+                return why
+    return ""
+
+
+# --- values that are too large to be parsed at once -----------------------------------------------
+
+
+def _misfit_of_record_bytes(path: str, fields: Sequence[RecordField], data: bytes) -> str:
+    """As `_misfit_of_record`; a field that is there twice is refused."""
+    if len(data) <= PARSED_BYTES_MAX:
+        return _misfit_of_record(path, fields, RecordValue.FromString(data))
+    found, why = _values_by_name(path, {each.name for each in fields}, data)
+    if why:
+        return why
+    for field in fields:
+        name = path + field.name
+        if field.name in found:
+            kind: RecordKind = RecordList(field.kind) if field.repeated else field.kind
+            value = found[field.name]
+            why = _misfit_of_value_bytes(name, kind, value, is_required=field.required)
+        elif field.required:
+            why = f"the field {name} is missing"
+        if why:
+            return why
+    return ""
+
+
+def _values_by_name(path: str, names: Set[str], data: bytes) -> tuple[dict[str, bytes], str]:
+    """The values of a record that has these fields; or why it has others."""
+    found, at = dict[str, bytes](), 0
+    while at < len(data):
+        end = end_of_some(data, at, 0)
+        entry = last_field(data[at:end])[0].content
+        name = last_field(entry, KEY)[0].content.decode()
+        value, count = last_field(entry, VALUE)
+        if name not in names:
+            return {}, f"the record type has no field {path}{name}"
+        if name in found or count > 1:
+            return {}, f"the field {path}{name} is there twice"
+        found[name], at = value.content, end
+    return found, ""
+
+
+def _misfit_of_value_bytes(
+    name: str, kind: RecordKind, data: bytes, *, is_required: bool = False
+) -> str:
+    if len(data) <= PARSED_BYTES_MAX:
+        value = RecordedValue.FromString(data)
+        return _misfit(name, kind, value, is_required=is_required)
+    found, count = last_field(data)
+    if count > 1:
+        return f"the field {name} is there twice"
+    match kind:
+        case RecordList(items) if found.number == LIST_NUMBER:
+            return _misfit_of_item_bytes(name, items, found.content)
+        case RecordFields(fields) if found.number == RECORD_NUMBER:
+            return _misfit_of_record_bytes(f"{name}.", fields, found.content)
+    is_nested = found.number in {LIST_NUMBER, RECORD_NUMBER}
+    shown = field_head(found.number, 0) if is_nested else data  # It is another kind's.
+    return _misfit(name, kind, RecordedValue.FromString(shown))
+
+
+def _misfit_of_item_bytes(name: str, kind: RecordKind, data: bytes) -> str:
+    at = number = 0
+    while at < len(data):
+        end = end_of_some(data, at, PARSED_BYTES_MAX)
+        part = data[at:end]
+        if len(part) > PARSED_BYTES_MAX:
+            item = last_field(part)[0].content
+            why, count = _misfit_of_value_bytes(f"{name}[{number}]", kind, item), 1
+        else:
+            values = ListValue.FromString(part).values
+            why, count = _misfit_of_items(name, kind, values, number), len(values)
+        if why:
+            return why
+        at, number = end, number + count
     return ""
 
 

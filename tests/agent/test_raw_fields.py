@@ -1,11 +1,19 @@
 """Fields cut out of messages, against protobuf."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from smq.agent.proto.mq_agent_pb2 import PublishRecordRequest
 from smq.agent.proto.mq_broker_pb2 import DataMessage
 from smq.agent.proto.mq_schema_pb2 import RecordValue, Value
-from smq.agent.raw_fields import FIELDS_MAX, raw_field, raw_number
+from smq.agent.raw_fields import (
+    FIELDS_MAX,
+    NoMessage,
+    TooManyFields,
+    cut_field,
+    raw_field,
+    raw_number,
+)
 
 VALUE = PublishRecordRequest.VALUE_FIELD_NUMBER
 values = st.dictionaries(st.text(max_size=5), st.integers(-(2**63), 2**63 - 1), max_size=5)
@@ -39,6 +47,34 @@ def test_a_field_that_is_absent_or_in_parts_has_no_bytes_of_its_own() -> None:
     assert raw_field(one + two, VALUE) is None
     assert raw_field(b"", VALUE) is None
     assert raw_field(PublishRecordRequest(key=b"k").SerializeToString(), VALUE) is None
+
+
+@given(values, st.binary(max_size=300), st.integers(0, 2**63 - 1))
+def test_the_rest_of_a_message_has_all_but_the_cut_field(
+    fields: dict[str, int], key: bytes, session: int
+) -> None:
+    request = PublishRecordRequest(session_id=session, key=key, value=value_of(fields), sequence=0)
+    value = request.value.SerializeToString()
+    rest, found = cut_field(request.SerializeToString(), VALUE)
+    assert found is not None
+    assert RecordValue.FromString(found) == RecordValue.FromString(value)
+    request.ClearField("value")
+    assert rest == request.SerializeToString()
+    assert cut_field(rest, VALUE) == (rest, None)
+
+
+def test_a_message_that_cannot_be_cut_is_refused() -> None:
+    one = PublishRecordRequest(value=value_of({"a": 1})).SerializeToString()
+    for message, error in (
+        (one + one, "is there twice"),
+        (one + b"\x78\x01" * FIELDS_MAX, "more than 2000 fields"),
+    ):
+        with pytest.raises(ValueError, match=error) as raised:
+            cut_field(message, VALUE)
+        assert isinstance(raised.value, TooManyFields) == (error != "is there twice")
+    for message in (one[:-1], one + b"\x80", b"\x13", b"\x78" + b"\xff" * 11, b"\x79abc"):
+        with pytest.raises(NoMessage):
+            cut_field(message, VALUE)
 
 
 def test_unknown_fields_of_every_kind_are_passed_over() -> None:

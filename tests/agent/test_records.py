@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from smq.agent import records
 from smq.agent.proto.mq_schema_pb2 import (
     DateValue,
     DecimalValue,
@@ -17,7 +18,14 @@ from smq.agent.proto.mq_schema_pb2 import (
     Type,
     Value,
 )
-from smq.agent.records import RAW_FIELD, fields_of, misfit, record_type_of, value_of_bytes
+from smq.agent.records import (
+    NO_RECORD_VALUE,
+    fields_of,
+    misfit,
+    misfit_of_bytes,
+    record_type_of,
+)
+from smq.agent.value_bytes import PARSED_BYTES_MAX, field_head
 from smq.model.record_types import RecordField, RecordFields, RecordKind, RecordList
 from tests.model.test_record_types import types
 
@@ -156,46 +164,6 @@ def test_a_type_that_is_none_is_refused() -> None:
         fields_of(RecordType(fields=[Field(name="a", type=deep)]))
 
 
-@given(st.binary(max_size=40))
-def test_bytes_that_are_no_record_value_are_a_field_of_one(data: bytes) -> None:
-    found = value_of_bytes(data)
-    if set(found.fields) == {RAW_FIELD}:
-        assert found.fields[RAW_FIELD].bytes_value == data
-
-
-def test_a_marshalled_record_value_comes_back() -> None:
-    found = fitting(ORDER)
-    assert value_of_bytes(found.SerializeToString()) == found
-    assert value_of_bytes(b"no record").fields[RAW_FIELD].bytes_value == b"no record"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"50000", b"123456789", b"0/34", b"07",  # Protobuf parses them: it has all fields unknown.
-        b"\x08\x01",  # Field 1, a number.
-        record(a=Value(int32_value=1)).SerializeToString() + b"07",
-        b"\n\x05\n\x01a07",  # In an entry.
-        b"\n\x07\n\x01a\x12\x0207",  # In its value.
-        record(a=Value(list_value=ListValue.FromString(b"\n\x0207"))).SerializeToString(),
-        record(a=Value(record_value=RecordValue.FromString(b"07"))).SerializeToString(),
-        b"\n\x03\n\x01a07",  # As long as what is known of it, when that is written again.
-    ],
-)  # fmt: skip
-def test_bytes_with_an_unknown_field_are_no_record_value(data: bytes) -> None:
-    RecordValue.FromString(data)
-    assert value_of_bytes(data) == record(**{RAW_FIELD: Value(bytes_value=data)})
-
-
-def test_a_record_value_may_be_written_without_its_defaults() -> None:
-    for data in (b"\n\x03\n\x01a", b"\n\x05\n\x01a\x12\x00"):
-        assert value_of_bytes(data) == record(a=Value())
-
-
-def test_no_bytes_are_a_record_value_without_fields() -> None:
-    assert value_of_bytes(b"") == RecordValue()
-
-
 def test_a_type_is_refused_by_its_size_before_its_fields_are_looked_at() -> None:
     nothing = Field(name="x")  # Its type would be missed.
     inner = Type(record_type=RecordType(fields=[nothing] * 201))
@@ -214,3 +182,121 @@ def test_a_long_list_names_its_first_misfit() -> None:
     why = "the field l[3] is INT64, not BOOL"
     assert misfit([RecordField("l", "INT64", repeated=True)], found) == why
     assert misfit([RecordField("l", RecordList("INT64"))], found) == why
+
+
+TWICE = record(id=Value(int64_value=1)).SerializeToString()
+ITEMS = RecordFields((RecordField("n", "INT32", required=True), RecordField("more", "STRING")))
+WIDE = (
+    RecordField("id", "INT64", required=True),
+    RecordField("l", "INT64", repeated=True),
+    RecordField("d", "DECIMAL", repeated=True),
+    RecordField("r", ITEMS),
+    RecordField("items", ITEMS, repeated=True),
+    RecordField("deep", RecordList(RecordList("DOUBLE"))),
+    RecordField("s", "STRING"),
+)
+
+
+def item(number: int, **more: Value) -> Value:
+    return Value(record_value=record(n=Value(int32_value=number), **more))
+
+
+def listed(*values: Value) -> Value:
+    return Value(list_value=ListValue(values=values))
+
+
+def doubles(*numbers: float) -> Value:
+    return listed(*(Value(double_value=each) for each in numbers))
+
+
+DECIMAL = Value(decimal_value=DecimalValue(value=b"\1", precision=1))
+LONG = {"s": Value(string_value="x" * PARSED_BYTES_MAX)}
+LARGE: dict[str, Value] = {
+    "l": listed(*(Value(int64_value=each) for each in range(20_000))),
+    "d": listed(*[DECIMAL] * 5000),
+    "r": item(1, more=LONG["s"]),
+    "items": listed(*map(item, range(5000)), item(5000, more=LONG["s"]), item(5001)),
+    "deep": listed(doubles(), doubles(*range(5000)), doubles(1, 2)),
+    "s": LONG["s"],
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({}, ""),
+        ({"l": listed(*[Value()] * 30_000)}, ""),
+        ({"none": LONG["s"]}, "the record type has no field none"),
+        ({"id": Value()}, "the field id is missing"),
+        ({"l": LONG["s"]}, "the field l is a list, not STRING"),
+        ({"l": listed(*[Value()] * 30_000, DECIMAL)}, "the field l[30000] is INT64, not DECIMAL"),
+        ({"l": LARGE["items"]}, "the field l[0] is INT64, not RECORD"),
+        ({"s": LARGE["l"]}, "the field s is STRING, not LIST"),
+        ({"s": LARGE["r"]}, "the field s is STRING, not RECORD"),
+        ({"r": LARGE["l"]}, "the field r is a record, not LIST"),
+        ({"r": LONG["s"]}, "the field r is a record, not STRING"),
+        ({"r": item(1, other=LONG["s"])}, "the record type has no field r.other"),
+        (
+            {"d": listed(*[DECIMAL] * 5000, Value(decimal_value=DecimalValue(value=b"\1")))},
+            "the field d[5000] has 0 digits, 0 of them after the point",
+        ),
+        (
+            {"items": listed(*map(item, range(5000)), item(1, other=LONG["s"]))},
+            "the record type has no field items[5000].other",
+        ),
+        (
+            {"items": listed(item(1, more=LONG["s"]), item(1, s=LONG["s"]))},
+            "the record type has no field items[1].s",
+        ),
+        (
+            {"deep": listed(doubles(), doubles(*range(5000)), listed(Value(bool_value=True)))},
+            "the field deep[2][0] is DOUBLE, not BOOL",
+        ),
+        (
+            {"deep": listed(doubles(), listed(*doubles(*range(5000)).list_value.values, DECIMAL))},
+            "the field deep[1][5000] is DOUBLE, not DECIMAL",
+        ),
+    ],
+)
+def test_a_large_value_is_compared_piece_by_piece_as_a_small_one_is(
+    more: dict[str, Value], words: str
+) -> None:
+    found = record(**({"id": Value(int32_value=1)} | LARGE | more))
+    assert misfit_of_bytes(WIDE, found.SerializeToString()) == words
+    assert misfit(WIDE, found) == words
+
+
+@given(types, st.data())
+def test_bytes_fit_as_their_value_does(
+    fields: tuple[RecordField, ...], data: st.DataObject
+) -> None:
+    found = fitting(fields)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "PARSED_BYTES_MAX", data.draw(st.sampled_from([0, 5, 20])))
+        assert misfit_of_bytes(fields, found.SerializeToString()) == ""
+        field = data.draw(st.sampled_from(fields))
+        if data.draw(st.booleans()):
+            del found.fields[field.name]
+        else:
+            found.fields[field.name].CopyFrom(Value(list_value=ListValue(values=[DECIMAL])))
+        assert misfit_of_bytes(fields, found.SerializeToString()) == misfit(fields, found)
+
+
+def test_bytes_that_no_subscriber_would_read_whole_are_refused() -> None:
+    fields = (RecordField("id", "INT64"),)
+    assert misfit_of_bytes((), TWICE) == misfit_of_bytes(fields, TWICE) == ""
+    for data in (b"50000", b"\xff", TWICE + b"07", b"\n\x05\n\x01a07"):
+        for wanted in (fields, ()):
+            assert misfit_of_bytes(wanted, data) == NO_RECORD_VALUE
+
+
+def test_a_field_that_is_there_twice_is_refused_in_a_large_value() -> None:
+    value = listed(*[Value()] * PARSED_BYTES_MAX)
+    entry = record(l=value).SerializeToString()
+    fields = [RecordField("l", "INT64", repeated=True)]
+    assert misfit_of_bytes(fields, entry) == ""
+    twice = value.SerializeToString() * 2
+    inner = field_head(1, 1) + b"l" + field_head(2, len(twice)) + twice
+    for data in (entry + entry, field_head(1, len(inner)) + inner):
+        assert RecordValue.FromString(data)
+        assert misfit_of_bytes(fields, data) == "the field l is there twice"

@@ -5,6 +5,11 @@
 
 So SeaweedMQ's FetchMessageResponse has its DataMessages; the offset is our own field, 1000. Its
 clients count offsets from the first one: the records of a call follow one another without a gap.
+
+Headers are written for themselves, as fields of whatever message has them; 1001 is ours, too:
+
+    CA 3E length | 0A length key | 12 length value
+                 | unless empty  | unless null
 """
 
 import numpy as np
@@ -19,11 +24,18 @@ from shm.kernels.record.records import (
     C_TIMESTAMP,
     C_VALUE_AT,
     C_VALUE_LENGTH,
+    H_KEY_AT,
+    H_KEY_LENGTH,
+    H_VALUE_AT,
+    H_VALUE_LENGTH,
+    rune_bytes,
 )
 
 MESSAGE_TAG = KEY_TAG = 0x0A
 VALUE_TAG, TIME_TAG = 0x12, 0x18
 OFFSET_TAG = 0xC0, 0x3E
+HEADER_TAG = 0xCA, 0x3E
+NO_CHARACTER = 0xEF, 0xBF, 0xBD  # U+FFFD.
 MS_NS = 1_000_000
 TIME_MS_MAX = (2**63 - 1) // MS_NS  # Beyond it, in the year 2262, nanoseconds have no 64 bits.
 MESSAGE_REST_BYTES = 48
@@ -103,3 +115,73 @@ def write_messages(data, columns, first, end, out):
             at = put_uvarint(out, at + 2, offset)
         row += 1
     return row, at
+
+
+@kernel
+def text_bytes(data, at, end):
+    """How many bytes data[at:end] takes once it is UTF-8: see `put_text`."""
+    count = end - at
+    while at < end:
+        length = rune_bytes(data, at, end)
+        if length == 0:
+            count += len(NO_CHARACTER) - 1
+        at += max(length, 1)
+    return count
+
+
+@kernel
+def put_text(out, place, data, at, end):
+    """Write a text; each byte that begins no character becomes U+FFFD. Returns its end."""
+    while at < end:
+        length = rune_bytes(data, at, end)
+        if length == 0:
+            out[place], out[place + 1], out[place + 2] = NO_CHARACTER
+            place, at = place + len(NO_CHARACTER), at + 1
+        for _ in range(length):
+            out[place] = data[at]
+            place, at = place + 1, at + 1
+    return place
+
+
+@kernel
+def header_bytes(data, headers, row):
+    """How large a header is: (its key, all of it without tag and length)."""
+    at, length = headers[H_KEY_AT, row], headers[H_VALUE_LENGTH, row]
+    key = text_bytes(data, at, at + headers[H_KEY_LENGTH, row])
+    value = 1 + uvarint_bytes(length) + length if length >= 0 else 0
+    return key, bytes_bytes(key) + value
+
+
+@kernel
+def headers_bytes(data, headers, first, end):
+    """How many bytes `write_headers` writes."""
+    count = 0
+    for row in range(first, end):
+        _, size = header_bytes(data, headers, row)
+        count += len(HEADER_TAG) + uvarint_bytes(size) + size
+    return count
+
+
+@kernel
+def write_headers(data, headers, first, end, out):
+    """Write the headers of rows `first` to `end` to `out`, which has `headers_bytes` of room.
+
+    data: uint8, read-only; headers: int64 [H_FIELDS, rows]; out: uint8.
+    """
+    at = 0
+    for row in range(first, end):
+        key, size = header_bytes(data, headers, row)
+        out[at], out[at + 1] = HEADER_TAG
+        at = put_uvarint(out, at + len(HEADER_TAG), size)
+        if key > 0:
+            out[at] = KEY_TAG
+            start = headers[H_KEY_AT, row]
+            at = put_uvarint(out, at + 1, key)
+            at = put_text(out, at, data, start, start + headers[H_KEY_LENGTH, row])
+        length = headers[H_VALUE_LENGTH, row]
+        if length >= 0:
+            out[at] = VALUE_TAG
+            at = put_uvarint(out, at + 1, length)
+            copy_short(out, at, data, headers[H_VALUE_AT, row], length)
+            at += length
+    return at

@@ -10,7 +10,7 @@ import re
 from functools import partial
 from typing import NamedTuple
 
-from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.read_records import ReadRecord
 from smq.app.agent.broker import BrokerSide
 from smq.client.errors import NoSuchTopic, RecordTooLarge
 from smq.client.kafka import admin
@@ -36,7 +36,7 @@ class DeadLetter(NamedTuple):
 
     name: TopicPartition
     group: str
-    message: DataMessage
+    record: ReadRecord
     deliveries: int
     why: str
     message_bytes_max: str | None = None
@@ -54,7 +54,7 @@ def headers_of(letter: DeadLetter) -> list[tuple[str, bytes]]:
     said = {
         "topic": letter.name.topic,
         "partition": letter.name.partition,
-        "offset": letter.message.offset,
+        "offset": letter.record.offset,
         "group": letter.group,
         "delivery.count": letter.deliveries,
         "message": letter.why,
@@ -90,7 +90,7 @@ async def write(
 
 async def _send(producer: Producer, name: str, letter: DeadLetter) -> None:
     """Append a letter, or what its topic takes of it."""
-    key, value, said = letter.message.key or None, letter.message.value, headers_of(letter)
+    key, value, said = letter.record.key or None, letter.record.value, headers_of(letter)
     forms: list[tuple[str, bytes | None, bytes | None]] = [
         ("", key, value),
         ("value", key, None),

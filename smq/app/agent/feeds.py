@@ -20,21 +20,23 @@ from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
-from smq.agent.proto.mq_broker_pb2 import DataMessage
-from smq.app.agent.fetch_calls import STEP, message_of
+from smq.agent.read_records import ReadRecord
+from smq.app.agent.fetch_calls import STEP
 from smq.app.agent.readers import PartitionReaders, Reader
 from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import monotonic_ms
 
 MiB = 1024 * 1024
 KEPT_BYTES_MAX, KEPT_MS = 64 * MiB, 30_000
-MESSAGE_BYTES, HEADER_BYTES = 600, 100  # In memory, beside their contents.
+RECORD_BYTES = 600  # In memory, beside its contents.
 AHEAD_RECORDS, AHEAD_BYTES = 256, 64 * 1024  # What a cursor takes out of a block.
 WAIT_AT_END_S = 1.0
 WAIT_BEHIND_S = 0.1  # There are records, unless all up to the end were aborted or compacted.
+AT_ONCE_BYTES_MAX = 64 * 1024
+"""What takes longer for a larger record is done in a thread, where kernels hold nobody up."""
 BLOCK_BYTES = 1024 * 1024  # A batch of the log may be much larger.
 
-Keep = Callable[[Sequence[DataMessage]], Sequence[DataMessage]]
+Keep = Callable[[Sequence[ReadRecord]], Sequence[ReadRecord]]
 """Those of some records that a subscriber wants."""
 
 
@@ -50,18 +52,18 @@ class FeedBlock(NamedTuple):
 
     begin: int
     end: int
-    messages: Sequence[DataMessage]
+    records: Sequence[ReadRecord]
     size_bytes: int
 
-    def some(self, offset: int) -> tuple[Sequence[DataMessage], int]:
+    def some(self, offset: int) -> tuple[Sequence[ReadRecord], int]:
         """A few records from an offset on, and the offset behind them."""
-        start = bisect_left(self.messages, offset, key=attrgetter("offset"))
+        start = bisect_left(self.records, offset, key=attrgetter("offset"))
         left_bytes, stop = AHEAD_BYTES, start
-        while stop < min(len(self.messages), start + AHEAD_RECORDS) and left_bytes > 0:
-            left_bytes -= self.messages[stop].ByteSize()
+        while stop < min(len(self.records), start + AHEAD_RECORDS) and left_bytes > 0:
+            left_bytes -= self.records[stop].size_bytes
             stop += 1
-        is_all = stop == len(self.messages)
-        return self.messages[start:stop], self.end if is_all else self.messages[stop].offset
+        is_all = stop == len(self.records)
+        return self.records[start:stop], self.end if is_all else self.records[stop].offset
 
 
 class KeptBlocks:
@@ -208,18 +210,17 @@ class PartitionFeed:
             lane.reader = await self._readers.opened(self._topic, self._partition, offset)
         else:
             await lane.reader.seek(offset)
-        reader, messages, size_bytes = lane.reader, list[DataMessage](), 0
+        reader, records, size_bytes = lane.reader, list[ReadRecord](), 0
         await reader.wait(lane.wait_s)
         while reader.peek() is not None and size_bytes < BLOCK_BYTES:
-            message = message_of(reader.take())
-            messages.append(message)
-            beside_bytes = MESSAGE_BYTES + HEADER_BYTES * len(message.headers)
-            size_bytes += message.ByteSize() + beside_bytes
-            if len(messages) % STEP == 0:
+            record = reader.take()
+            records.append(record)
+            size_bytes += record.size_bytes + RECORD_BYTES
+            if len(records) % STEP == 0:
                 await asyncio.sleep(0)
         end = max(offset, reader.position)
         lane.position = max(lane.position, end)
-        return FeedBlock(offset, end, messages, size_bytes)
+        return FeedBlock(offset, end, records, size_bytes)
 
     async def close(self) -> None:
         """Read no more."""
@@ -243,7 +244,7 @@ class FeedCursor:
         self, feeds: "PartitionFeeds", feed: PartitionFeed, offset: int, keep: Keep | None
     ) -> None:
         self._feeds, self._feed, self._keep = feeds, feed, keep
-        self._ahead: deque[DataMessage] = deque()
+        self._ahead: deque[ReadRecord] = deque()
         self._read_to = self.position = offset
         self._is_open = True
 
@@ -252,15 +253,15 @@ class FeedCursor:
         self._ahead.clear()
         self._read_to = self.position = offset
 
-    def peek(self) -> DataMessage | None:
+    def peek(self) -> ReadRecord | None:
         """The next record, if it was read already."""
         return self._ahead[0] if self._ahead else None
 
-    def take(self) -> DataMessage:
+    def take(self) -> ReadRecord:
         """Take the record that `peek` shows."""
-        message = self._ahead.popleft()
-        self.position = message.offset + 1 if self._ahead else self._read_to
-        return message
+        record = self._ahead.popleft()
+        self.position = record.offset + 1 if self._ahead else self._read_to
+        return record
 
     async def wait(self, timeout_s: float) -> bool:
         """Have records that are there, or come in time; whether there is one now.
@@ -272,11 +273,20 @@ class FeedCursor:
         block = await self._feed.block(self._read_to, timeout_s)
         if block is None:
             return False
-        some, self._read_to = block.some(self._read_to)
-        self._ahead.extend(some if self._keep is None else self._keep(some))
+        some, read_to = block.some(self._read_to)
+        kept = await self._kept(some)
+        self._read_to = read_to
+        self._ahead.extend(kept)
         if not self._ahead:
             self.position = self._read_to
         return bool(self._ahead)
+
+    async def _kept(self, some: Sequence[ReadRecord]) -> Sequence[ReadRecord]:
+        if self._keep is None:
+            return some
+        largest = max((each.size_bytes for each in some), default=0)
+        is_large = largest > AT_ONCE_BYTES_MAX
+        return await asyncio.to_thread(self._keep, some) if is_large else self._keep(some)
 
     async def close(self) -> None:
         """The subscriber has gone."""

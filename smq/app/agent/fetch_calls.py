@@ -9,18 +9,17 @@ import asyncio
 from functools import partial
 from typing import NamedTuple
 
-from shm.kernels.reader.messages import TIME_MS_MAX
 from smq.agent.proto import mq_broker_pb2 as pb
-from smq.app.agent.appending import MS_NS
+from smq.agent.read_records import WrittenAnswer
+from smq.agent.value_bytes import field_head
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.readers import PartitionReaders, Reader
+from smq.app.agent.readers import PartitionReaders, Reader, time_ns
 from smq.app.agent.refusals import Code
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import range_of, topic_name
 from smq.app.process.clock import monotonic_ms
-from smq.client.consuming.batch.chunk import Record
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import (
     EARLIEST_TIMESTAMP,
@@ -39,6 +38,7 @@ BYTES_DEFAULT, BYTES_MAX = 4 * MiB, 100 * MiB
 ALL_BYTES_MAX = 256 * MiB  # Of all answers until they are sent; above, each gets one piece.
 COPIES = 2  # Of an answer at a time: its pieces and the whole, or that and what gRPC sends.
 ANSWER_REST_BYTES = 64 * 1024  # Of an answer, beside its messages.
+MESSAGES_FIELD = pb.FetchMessageResponse.MESSAGES_FIELD_NUMBER
 STEP = 500  # Messages that are made without a pause.
 WAIT_MS_MAX = 60_000
 
@@ -60,23 +60,6 @@ class FetchedBytes:
         self.total = 0
 
 
-class FetchAnswer:
-    """A FetchMessageResponse whose messages are written already."""
-
-    def __init__(self, messages: list[bytes], rest: pb.FetchMessageResponse) -> None:
-        self._pieces = [rest.SerializeToString(), *messages]
-        self._size_bytes = sum(map(len, self._pieces))
-
-    def SerializeToString(self) -> bytes:  # noqa: N802  (as messages have it)
-        """All of it, once: gRPC keeps an answer while its client does not read."""
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
-
-    def ByteSize(self) -> int:  # noqa: N802
-        """Its size."""
-        return self._size_bytes
-
-
 class FetchCalls:
     """Answers those who name an offset themselves."""
 
@@ -96,7 +79,7 @@ class FetchCalls:
 
     async def _fetch(
         self, request: pb.FetchMessageRequest, call: Context
-    ) -> pb.FetchMessageResponse | FetchAnswer:
+    ) -> pb.FetchMessageResponse | WrittenAnswer:
         wanted = _wanted(request)
         topic = self._topics.asked(call, topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
@@ -125,7 +108,7 @@ class FetchCalls:
             end_of_partition=next_offset >= ends.latest,
             next_offset=next_offset,
         )
-        return FetchAnswer(found.hand_out(), rest)
+        return WrittenAnswer(rest.SerializeToString(), *found.hand_out())
 
     async def _describe(
         self, request: pb.GetPartitionRangeInfoRequest, call: Context
@@ -235,12 +218,11 @@ class _WrittenMessages:
         left = wanted.messages_max - self.count, wanted.bytes_max - self.size_bytes
         piece, count = reader.take_messages(*left)
         if not count:  # It has headers, or is too large for the room that is left.
-            record = reader.peek()
-            assert record is not None
-            piece = pb.FetchMessageResponse(messages=[message_of(record)]).SerializeToString()
+            message = reader.read().message()
+            piece = field_head(MESSAGES_FIELD, len(message)) + message
             if self.count and len(piece) > left[1]:
                 return False
-            reader.take()
+            reader.skip()
             count = 1
         self.add(piece, count)
         return True
@@ -263,23 +245,3 @@ async def _read(reader: Reader, wanted: _WantedMessages, found: _WrittenMessages
         elif (pieces := pieces + 1) % STEP == 0:
             await asyncio.sleep(0)
     return found.end
-
-
-def time_ns(time_ms: int) -> int:
-    """A record's time, which may be any: at most what 64 bits hold in nanoseconds."""
-    return max(-TIME_MS_MAX, min(time_ms, TIME_MS_MAX)) * MS_NS
-
-
-def message_of(record: Record) -> pb.DataMessage:
-    """A record as SeaweedMQ's clients get it; with its offset and headers, which they skip."""
-    value = record.value
-    message = pb.DataMessage(
-        key=record.key or b"",
-        value=b"" if value is None else bytes(value),
-        ts_ns=time_ns(record.timestamp_ms),
-        offset=record.offset,
-    )
-    for key, header in record.headers:
-        name = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        message.headers.append(pb.Header(key=name, value=header))
-    return message

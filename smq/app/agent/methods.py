@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from shm.timings import RpcTimings
+from smq.agent.raw_fields import NoMessage, cut_field
 from smq.app.agent.gate import Call, CallGate, RpcContext
 from smq.app.agent.refusals import CallRefused, attempted
 from smq.app.process.clock import monotonic_ns
@@ -49,6 +50,17 @@ class Received:
         if self._message is None:
             self._message = _parsed(self._kind, self.data)
         return self._message
+
+    def cut(self, number: int) -> tuple[Any, bytes | None]:
+        """The message without a field, which may be large, and that field's bytes as they came.
+
+        Raises CallRefused, TooManyFields, and ValueError if it has the field twice.
+        """
+        try:
+            rest, found = cut_field(self.data, number)
+        except NoMessage:
+            raise _no_message(self._kind) from None
+        return _parsed(self._kind, rest), found
 
     @property
     def small_message(self) -> Any:  # noqa: ANN401
@@ -137,8 +149,12 @@ def _parsed(kind: type[Message], data: bytes) -> Any:  # noqa: ANN401  (a messag
     try:
         return kind.FromString(data)
     except DecodeError:
-        sentence = f"these bytes are no {kind.DESCRIPTOR.full_name}"
-        raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, sentence) from None
+        raise _no_message(kind) from None
+
+
+def _no_message(kind: type[Message]) -> CallRefused:
+    sentence = f"these bytes are no {kind.DESCRIPTOR.full_name}"
+    return CallRefused(grpc.StatusCode.INVALID_ARGUMENT, sentence)
 
 
 class GuardedMethod:

@@ -12,7 +12,7 @@ import grpc
 
 from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
 from smq.agent.raw_fields import raw_field, raw_number
-from smq.agent.records import misfit
+from smq.agent.records import misfit_of_bytes
 from smq.app.agent.appending import (
     MS_NS,
     Appender,
@@ -47,12 +47,16 @@ async def read_messages(
         await stream.has_room()
         publisher.seen_ns = now_ns = wall_ms() * MS_NS
         if why := _oversize(received, appender):
-            data = raw_field(received.data, pb.PublishMessageRequest.DATA_FIELD_NUMBER) or b""
-            sent_ns = raw_number(data, pb.DataMessage.TS_NS_FIELD_NUMBER)
-            stream.refuse(why, sent_ns or now_ns, None)
+            stream.refuse(why, _time_in(received.data) or now_ns, None)
         else:
-            await _take_message(received.message, stream, appender, partition, now_ns)
+            await _take_message(received, stream, appender, partition, now_ns)
         del received  # It may be large, and the next one may be long in coming.
+
+
+def _time_in(data: bytes) -> int:
+    """The time of a message that is not parsed; 0: it is not found."""
+    record = raw_field(data, pb.PublishMessageRequest.DATA_FIELD_NUMBER) or b""
+    return raw_number(record, pb.DataMessage.TS_NS_FIELD_NUMBER)
 
 
 def _oversize(received: Received, appender: Appender) -> CallRefused | None:
@@ -66,18 +70,23 @@ def _oversize(received: Received, appender: Appender) -> CallRefused | None:
 
 
 async def _take_message(
-    request: pb.PublishMessageRequest,
+    received: Received,
     stream: PublishStream,
     appender: Appender,
     partition: int,
     now_ns: int,
 ) -> None:
+    try:
+        request, value = _request_of(received)
+    except ValueError as error:
+        stream.refuse(invalid(str(error)), _time_in(received.data) or now_ns, None)
+        return
     tag = request.data.ts_ns or now_ns
     if request.WhichOneof("message") == "data" and request.data.ctrl.is_close:
         stream.mark(tag)
         return
     try:
-        record = _record_of(request, partition, tag)
+        record = _record_of(request, value, partition, tag)
     except CallRefused as refused:
         sequence = request.data.sequence if request.data.HasField("sequence") else None
         stream.refuse(refused, tag, sequence)
@@ -85,7 +94,26 @@ async def _take_message(
         await _append(stream, appender, record, tag)
 
 
-def _record_of(request: pb.PublishMessageRequest, partition: int, tag: int) -> PublishedRecord:
+def _request_of(received: Received) -> tuple[pb.PublishMessageRequest, bytes]:
+    """A message without its record's value, if it is large, and that value.
+
+    Raises CallRefused if it is none, and ValueError with a sentence.
+    """
+    if len(received.data) <= CHECKED_AT_ONCE_BYTES:
+        whole = received.message
+        return whole, whole.data.value
+    request, data = received.cut(pb.PublishMessageRequest.DATA_FIELD_NUMBER)
+    if data is None:
+        return request, b""
+    rest, value = Received(pb.DataMessage, data).cut(pb.DataMessage.VALUE_FIELD_NUMBER)
+    request.data.SetInParent()  # All of it may have been its value.
+    request.data.CopyFrom(rest)
+    return request, value or b""
+
+
+def _record_of(
+    request: pb.PublishMessageRequest, value: bytes, partition: int, tag: int
+) -> PublishedRecord:
     """The record that a message is. Raises CallRefused."""
     if request.WhichOneof("message") != "data":
         raise invalid("a stream has one init, which it had")
@@ -96,7 +124,7 @@ def _record_of(request: pb.PublishMessageRequest, partition: int, tag: int) -> P
         raise invalid(why)
     sequence = data.sequence if data.HasField("sequence") else None
     headers = _headers(data.headers)
-    return PublishedRecord(data.value, data.key or None, partition, tag // MS_NS, headers, sequence)
+    return PublishedRecord(value, data.key or None, partition, tag // MS_NS, headers, sequence)
 
 
 class RecordReading:
@@ -126,12 +154,17 @@ class RecordReading:
             self._tag += 1
             self._stream.refuse(oversize, self._tag, None)
             return
-        request = received.message
-        if not request.HasField("value"):
+        try:
+            request, value = received.cut(agent_pb.PublishRecordRequest.VALUE_FIELD_NUMBER)
+        except ValueError as error:
+            self._tag += 1
+            self._stream.refuse(invalid(f"record {self._tag}: {error}"), self._tag, None)
+            return
+        if value is None:
             return
         self._tag += 1
         sequence = request.sequence if request.HasField("sequence") else None
-        why = _too_many(request.headers) or await self._misfit(received)
+        why = _too_many(request.headers) or await self._misfit(value)
         if why:
             self._stream.refuse(invalid(f"record {self._tag}: {why}"), self._tag, sequence)
             return
@@ -139,15 +172,13 @@ class RecordReading:
         partition = None
         if key is not None:
             partition = await self._worked(len(key), partition_of_key, key, self._count)
-        value, headers = _value_of(received), _headers(request.headers)
+        headers = _headers(request.headers)
         record = PublishedRecord(value, key, partition, wall_ms(), headers, sequence)
         await _append(self._stream, self._appender, record, self._tag)
 
-    async def _misfit(self, received: Received) -> str:
+    async def _misfit(self, value: bytes) -> str:
         """Why a value is no record of the topic's type."""
-        if not self._fields:
-            return ""
-        return await self._worked(len(received.data), misfit, self._fields, received.message.value)
+        return await self._worked(len(value), misfit_of_bytes, self._fields, value)
 
     async def _worked(
         self, size_bytes: int, work: Callable[..., Found], *arguments: object
@@ -157,12 +188,6 @@ class RecordReading:
             return work(*arguments)
         async with self._checks:
             return await asyncio.to_thread(work, *arguments)
-
-
-def _value_of(received: Received) -> bytes:
-    """A record's value as its publisher has marshalled it."""
-    raw = raw_field(received.data, agent_pb.PublishRecordRequest.VALUE_FIELD_NUMBER)
-    return received.message.value.SerializeToString() if raw is None else raw
 
 
 async def _append(

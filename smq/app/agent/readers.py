@@ -9,13 +9,21 @@ from functools import partial
 
 import numpy as np
 
-from shm.kernels.reader.messages import MESSAGE_REST_BYTES, write_messages
-from shm.kernels.record.records import C_HEADER_COUNT
+from shm.kernels.reader.messages import (
+    MESSAGE_REST_BYTES,
+    MS_NS,
+    TIME_MS_MAX,
+    headers_bytes,
+    write_headers,
+    write_messages,
+)
+from shm.kernels.record.records import C_HEADER_COUNT, C_HEADERS_FIRST
+from smq.agent.read_records import ReadRecord
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.topics import KnownTopic
 from smq.client.client import Client
 from smq.client.consuming.aio_consumer import AsyncConsumer
-from smq.client.consuming.batch.chunk import Record
+from smq.client.consuming.batch.chunk import Chunk, Record
 from smq.client.errors import Overrun
 
 BATCH_BYTES = 256 * 1024  # Copied at a time.
@@ -62,11 +70,20 @@ class Reader:
         """The next record, if it was read already."""
         return self._ahead[0] if self._ahead else None
 
-    def take(self) -> Record:
+    def read(self) -> ReadRecord:
+        """The record that `peek` shows."""
+        return read_record(self._ahead[0])
+
+    def take(self) -> ReadRecord:
         """Take the record that `peek` shows."""
+        record = self.read()
+        self.skip()
+        return record
+
+    def skip(self) -> None:
+        """Pass over the record that `peek` shows."""
         record = self._ahead.popleft()
         self.position = record.offset + 1 if self._ahead else self._read_to
-        return record
 
     def take_messages(self, count_max: int, bytes_max: int) -> tuple[bytes, int]:
         """Take records whose offsets follow one another, from the one that `peek` shows, written as
@@ -75,13 +92,12 @@ class Reader:
         if chunk.columns.item(C_HEADER_COUNT, row):
             return b"", 0
         end = min(len(chunk), row + count_max)
-        data = chunk.memory.view()
-        data.flags.writeable = False  # The kernel is compiled for such.
+        data = _memory_of(chunk)
         room = min(bytes_max, data.nbytes + (end - row) * MESSAGE_REST_BYTES)
         out = np.empty(room, np.uint8)
         stop, size = write_messages(data, chunk.columns, row, end, out)
         for _ in range(stop - row):
-            self.take()
+            self.skip()
         return out[:size].tobytes(), stop - row
 
     async def wait(self, timeout_s: float) -> bool:
@@ -140,3 +156,39 @@ class PartitionReaders:
         if len(self._idle) > IDLE_MAX:
             _, oldest = self._idle.popleft()
             await oldest.close()
+
+
+def read_record(record: Record) -> ReadRecord:
+    """A record as SeaweedMQ's clients get it; with its offset and headers, which they skip."""
+    value = record.value
+    return ReadRecord(
+        record.key or b"",
+        b"" if value is None else bytes(value),
+        time_ns(record.timestamp_ms),
+        record.offset,
+        _headers_of(record.chunk, record.row),
+    )
+
+
+def time_ns(time_ms: int) -> int:
+    """A record's time, which may be any: at most what 64 bits hold in nanoseconds."""
+    return max(-TIME_MS_MAX, min(time_ms, TIME_MS_MAX)) * MS_NS
+
+
+def _headers_of(chunk: Chunk, row: int) -> bytes:
+    """The headers of a record, written."""
+    count = chunk.columns.item(C_HEADER_COUNT, row)
+    if not count:
+        return b""
+    data, headers = _memory_of(chunk), chunk.headers  # These say where the first is.
+    first = chunk.columns.item(C_HEADERS_FIRST, row)
+    out = np.empty(headers_bytes(data, headers, first, first + count), np.uint8)
+    write_headers(data, headers, first, first + count, out)
+    return out.tobytes()
+
+
+def _memory_of(chunk: Chunk) -> np.ndarray:
+    """As kernels are compiled for it."""
+    data = chunk.memory.view()
+    data.flags.writeable = False
+    return data

@@ -16,10 +16,10 @@ from smq.agent.in_flight import RecordIdentity
 from smq.agent.layouts import PARTITIONS_MAX
 from smq.agent.places import SessionStarts
 from smq.agent.proto import mq_agent_pb2 as pb
-from smq.agent.proto.mq_broker_pb2 import DataMessage
-from smq.agent.records import value_of_bytes
+from smq.agent.read_records import ReadRecord, WrittenAnswer, record_answer
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
+from smq.app.agent.feeds import AT_ONCE_BYTES_MAX
 from smq.app.agent.members import InstanceName
 from smq.app.agent.methods import Context, Handler
 from smq.app.agent.refusals import ENDS, REFUSALS, CallRefused, attempted, refused_by
@@ -214,8 +214,10 @@ class RecordStream:
             self._parts[partition] = subscription, task
 
     async def _deliver(self, subscription: PartitionSubscription, partition: int) -> None:
-        async def write(message: DataMessage, deliveries: int) -> None:
-            await self._write(_response(message, partition, deliveries))
+        async def write(record: ReadRecord, deliveries: int) -> None:
+            if len(record.value) > AT_ONCE_BYTES_MAX:
+                await asyncio.to_thread(lambda: record.is_typed)
+            await self._write(record_answer(record, partition, deliveries))
 
         try:
             await subscription.run(write)
@@ -238,7 +240,7 @@ class RecordStream:
         for each in done:
             each.result()
 
-    async def _write(self, response: pb.SubscribeRecordResponse) -> None:
+    async def _write(self, response: pb.SubscribeRecordResponse | WrittenAnswer) -> None:
         async with self._writing:
             await self._context.write(response)
 
@@ -291,15 +293,3 @@ class RecordStream:
 
 def _error(sentence: str) -> pb.SubscribeRecordResponse:
     return pb.SubscribeRecordResponse(error=sentence)
-
-
-def _response(message: DataMessage, partition: int, deliveries: int) -> pb.SubscribeRecordResponse:
-    return pb.SubscribeRecordResponse(
-        key=message.key,
-        value=value_of_bytes(message.value),
-        ts_ns=message.ts_ns,
-        offset=message.offset,
-        partition=partition,
-        headers=message.headers,
-        delivery_count=deliveries,
-    )

@@ -13,6 +13,7 @@ import grpc
 
 from smq.agent.in_flight import InstanceWindows, RecordIdentity
 from smq.agent.proto import mq_broker_pb2 as pb
+from smq.agent.read_records import ReadRecord, WrittenAnswer, message_answer
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
 from smq.app.agent.members import InstanceName
@@ -97,7 +98,7 @@ class SubscribeCalls:
             windows,
             client_id=init.client_id or context.peer(),
             window=init.sliding_window_size,
-            tracks=lambda message: is_all or bool(message.key),
+            tracks=lambda record: is_all or bool(record.key),
             keep=await filter_of(init.filter, topic),
             asker=SubscriberRights(context.asker, context.rights),
         )
@@ -168,8 +169,8 @@ class StreamAnswers:
         self.context = context
         self._writing = asyncio.Lock()
 
-    async def deliver(self, message: pb.DataMessage, _: int) -> None:
-        await self._write(pb.SubscribeMessageResponse(data=message))
+    async def deliver(self, record: ReadRecord, _: int) -> None:
+        await self._write(message_answer(record))
 
     async def refuse(self, refused: CallRefused) -> None:
         """End a stream with its reason; by a status where the caller can only go elsewhere."""
@@ -187,6 +188,6 @@ class StreamAnswers:
         )
         await self._write(pb.SubscribeMessageResponse(ctrl=ctrl))
 
-    async def _write(self, response: pb.SubscribeMessageResponse) -> None:
+    async def _write(self, response: pb.SubscribeMessageResponse | WrittenAnswer) -> None:
         async with self._writing:
             await self.context.write(response)

@@ -16,7 +16,7 @@ from smq.agent.in_flight import (
     window_of,
 )
 from smq.agent.layouts import range_of
-from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.read_records import ReadRecord
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits, NamedGroup
@@ -43,7 +43,7 @@ from smq.model.topic_configs import GRPC_ACK_TIMEOUT
 
 ACK_METADATA, EXPLICIT = "smq-ack", "explicit"
 
-Tracks = Callable[[DataMessage], bool]
+Tracks = Callable[[ReadRecord], bool]
 
 
 class SubscriberSurroundings(NamedTuple):
@@ -95,7 +95,7 @@ def _keep_of(test: Test) -> Keep:
     from smq.agent.filtering import RecordFilter  # noqa: PLC0415  (as above)
 
     keep = RecordFilter(test).keep
-    keep([DataMessage()])  # Arrow refuses some patterns: now, not at a record.
+    keep([ReadRecord()])  # Arrow refuses some patterns: now, not at a record.
     return keep
 
 

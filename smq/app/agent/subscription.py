@@ -5,7 +5,7 @@
             commit ◀──┘  └── ack, nack ──┘
 
 Records that count as acknowledged once they are written take no room in the window. A record in the
-window keeps its message, which is delivered again as it was: those of a stream have HELD_BYTES_MAX,
+window is kept, and is delivered again as it was: those of a stream have HELD_BYTES_MAX bytes, and
 those of all streams ALL_HELD_BYTES_MAX of memory, above which each stream has one record at a time.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from smq.agent.in_flight import InstanceWindows, PartitionWindow, RecordIdentity
-from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.read_records import ReadRecord
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.commits import GroupCommits, NamedGroup
 from smq.app.agent.dead_letters import DeadLetter, write as write_dead_letter
@@ -34,11 +34,11 @@ READ_WAIT_S = 1.0
 DEAD_LETTER_AGAIN_MS = 1000
 HELD_BYTES_MAX = 32 * 1024 * 1024
 ALL_HELD_BYTES_MAX = 256 * 1024 * 1024
-HELD_RECORD_BYTES, HELD_HEADER_BYTES = 1280, 96  # Beside their bytes: in memory they take as much.
+HELD_RECORD_BYTES = 1280  # Beside their bytes: in memory they take as much.
 GONE = "seek: this stream delivers the partition no more"
 
-Write = Callable[[DataMessage, int], Awaitable[object]]
-"""Writes a message to the stream, with how often it has been delivered."""
+Write = Callable[[ReadRecord, int], Awaitable[object]]
+"""Writes a record to the stream, with how often it has been delivered."""
 
 
 class HeldBytes:
@@ -66,7 +66,7 @@ class SubscriptionTerms:
 
     group: str
     instance: InstanceWindows
-    tracks: Callable[[DataMessage], bool]
+    tracks: Callable[[ReadRecord], bool]
     new_window: Callable[[int], PartitionWindow]
     rights: SubscriberRights = AS_BROKER
 
@@ -90,7 +90,7 @@ class PartitionSubscription:
     message_bytes_max: str | None = None
     all_held: HeldBytes = field(default_factory=HeldBytes)
     window: PartitionWindow = field(init=False)
-    _held: dict[int, DataMessage] = field(default_factory=dict)
+    _held: dict[int, ReadRecord] = field(default_factory=dict)
     _held_bytes: int = 0
     _held_memory: int = 0  # In bytes, too.
     _dying: list[tuple[int, str]] = field(default_factory=list)
@@ -204,18 +204,18 @@ class PartitionSubscription:
         return self.window.room > 0 and not is_full
 
     async def _deliver(self, write: Write) -> None:
-        message = self.reader.take()
-        offset = message.offset
-        if not self.terms.tracks(message):
-            await write(message, 1)
+        record = self.reader.take()
+        offset = record.offset
+        if not self.terms.tracks(record):
+            await write(record, 1)
             self.window.take_done(offset)
             self._note_commit()
         else:
-            self.window.take(offset, RecordIdentity(message.ts_ns, message.key), monotonic_ms())
-            self._held[offset] = message
-            self._count_held(message, 1)
+            self.window.take(offset, RecordIdentity(record.ts_ns, record.key), monotonic_ms())
+            self._held[offset] = record
+            self._count_held(record, 1)
             self.terms.instance.delivered(self.window, offset)
-            await write(message, 1)
+            await write(record, 1)
         self.subscriber.received_offset = offset
 
     async def _deliver_again(self, offset: int, write: Write) -> None:
@@ -229,9 +229,9 @@ class PartitionSubscription:
             return
         while self._dying:
             offset, why = self._dying[0]
-            message, deliveries = self._held[offset], self.window.deliveries(offset)
+            record, deliveries = self._held[offset], self.window.deliveries(offset)
             size = self.message_bytes_max
-            letter = DeadLetter(self.name, self.terms.group, message, deliveries, why, size)
+            letter = DeadLetter(self.name, self.terms.group, record, deliveries, why, size)
             try:
                 await write_dead_letter(self.broker, letter, *self.terms.rights)
             except BrokerError as error:
@@ -244,18 +244,17 @@ class PartitionSubscription:
             self._let_go(offset)
 
     def _let_go(self, offset: int) -> None:
-        message = self._held.pop(offset)
-        self._count_held(message, -1)
-        self.terms.instance.settle(RecordIdentity(message.ts_ns, message.key))
+        record = self._held.pop(offset)
+        self._count_held(record, -1)
+        self.terms.instance.settle(RecordIdentity(record.ts_ns, record.key))
         self._note_commit()
         self._news.set()
 
-    def _count_held(self, message: DataMessage, sign: int) -> None:
-        size_bytes = message.ByteSize()
-        beside_bytes = HELD_RECORD_BYTES + HELD_HEADER_BYTES * len(message.headers)
-        self._held_bytes += sign * size_bytes
-        self._held_memory += sign * (size_bytes + beside_bytes)
-        self.all_held.total += sign * (size_bytes + beside_bytes)
+    def _count_held(self, record: ReadRecord, sign: int) -> None:
+        memory = record.size_bytes + HELD_RECORD_BYTES
+        self._held_bytes += sign * record.size_bytes
+        self._held_memory += sign * memory
+        self.all_held.total += sign * memory
 
     def _hold_nothing(self) -> None:
         self._held.clear()

@@ -13,7 +13,7 @@ import grpc
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.filer_pb2 import LogEntry
 from smq.app.agent.broker import BrokerSide
-from smq.app.agent.fetch_calls import all_ends_of, message_of
+from smq.app.agent.fetch_calls import all_ends_of
 from smq.app.agent.methods import Context, Handler
 from smq.app.agent.readers import PartitionReaders, Reader
 from smq.app.agent.refusals import CallRefused
@@ -63,14 +63,14 @@ async def _write(context: Context, reader: Reader, end: int) -> None:
         if waits == WAITS_MAX:
             sentence = f"the broker gives no records from offset {before} on; ask again"
             raise CallRefused(grpc.StatusCode.UNAVAILABLE, sentence)
-        while (record := reader.peek()) is not None and record.offset < end:
-            message = message_of(reader.take())
+        while (shown := reader.peek()) is not None and shown.offset < end:
+            record = reader.take()
             entry = LogEntry(
-                ts_ns=message.ts_ns,
-                partition_key_hash=key_hash(message.key),
-                data=message.value,
-                key=message.key,
-                offset=message.offset,
+                ts_ns=record.ts_ns,
+                partition_key_hash=key_hash(record.key),
+                data=record.value,
+                key=record.key,
+                offset=record.offset,
             )
             await context.write(pb.GetUnflushedMessagesResponse(message=entry))
         if reader.peek() is not None:

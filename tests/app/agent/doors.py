@@ -33,7 +33,7 @@ def _stub(service: ServiceDescriptor, method: Any, channel: grpc.Channel) -> Cal
     }
     call = forms[method.client_streaming, method.server_streaming](
         f"/{service.full_name}/{method.name}",
-        request_serializer=GetMessageClass(method.input_type).SerializeToString,
+        request_serializer=_written,
         response_deserializer=GetMessageClass(method.output_type).FromString,
     )
 
@@ -41,6 +41,11 @@ def _stub(service: ServiceDescriptor, method: Any, channel: grpc.Channel) -> Cal
         return call(request, **({"timeout": CALL_SECONDS_MAX} | options))
 
     return called
+
+
+def _written(request: Any) -> bytes:
+    """A request, which may be one that no protobuf writes."""
+    return request if isinstance(request, bytes) else bytes(request.SerializeToString())
 
 
 class Doors:

@@ -1,6 +1,6 @@
 """Dead letters: their topics' names, and what they say of themselves."""
 
-from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.read_records import ReadRecord
 from smq.app.agent.dead_letters import NAME_CHARACTERS_MAX, DeadLetter, headers_of, topic_of
 from smq.client.names import TopicPartition
 from smq.model.names import topic_name_problem
@@ -16,7 +16,7 @@ def test_a_groups_dead_letters_have_a_topic_that_may_be() -> None:
 
 
 def test_a_dead_letter_says_where_its_record_was_and_why_it_is_here() -> None:
-    message = DataMessage(offset=7)
+    message = ReadRecord(offset=7)
     letter = DeadLetter(TopicPartition("t", 3), "g", message, 5, "it failed")
     assert dict(headers_of(letter)) == {
         "__dlq.errors.topic": b"t",

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from smq.agent.layouts import RingLayout
-from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.read_records import ReadRecord
 from smq.agent.topic_names import TopicName
 from smq.app.agent import feeds
 from smq.app.agent.feeds import (
@@ -30,28 +30,22 @@ TOPIC = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),)
 NAME = FeedName(TOPIC.id, 0)
 
 
-class Row:
-    """A record as the SDK gives it."""
-
-    headers = ()
-    timestamp_ms = 1
-
-    def __init__(self, offset: int, value: bytes) -> None:
-        self.offset, self.key, self.value = offset, b"k", value
+def row(offset: int, value: bytes = b"v") -> ReadRecord:
+    return ReadRecord(b"k", value, 10**6, offset)
 
 
 class Log:
     """A partition, and the readers that are open on it. A read gives `batch` records at most."""
 
     def __init__(self, count: int, value: bytes = b"v", batch: int = 100) -> None:
-        self.rows = [Row(each, value) for each in range(count)]
+        self.rows = [row(each, value) for each in range(count)]
         self.batch = batch
         self.grown = asyncio.Event()
         self.readers = self.closed = self.reads = 0
         self.failing: BrokerError | None = None
 
     def append(self) -> None:
-        self.rows.append(Row(len(self.rows), b"v"))
+        self.rows.append(row(len(self.rows)))
         self.grown.set()
         self.grown = asyncio.Event()
 
@@ -63,17 +57,17 @@ class Log:
 class LogReader:
     def __init__(self, log: Log, offset: int) -> None:
         self._log, self.position = log, offset
-        self._ahead: deque[Row] = deque()
+        self._ahead: deque[ReadRecord] = deque()
 
     async def seek(self, offset: int) -> None:
         if offset != self.position:
             self._ahead.clear()
             self.position = offset
 
-    def peek(self) -> Row | None:
+    def peek(self) -> ReadRecord | None:
         return self._ahead[0] if self._ahead else None
 
-    def take(self) -> Row:
+    def take(self) -> ReadRecord:
         self.position += 1
         return self._ahead.popleft()
 
@@ -95,7 +89,7 @@ class LogReader:
         self._log.closed += 1
 
 
-def wanted_of(wanted: set[int], found: Sequence[DataMessage]) -> list[DataMessage]:
+def wanted_of(wanted: set[int], found: Sequence[ReadRecord]) -> list[ReadRecord]:
     return [each for each in found if each.offset in wanted]
 
 
@@ -271,7 +265,7 @@ def test_a_cursor_takes_few_records_and_a_large_read_becomes_many_blocks(
 
 def block(begin: int, end: int, size_bytes: int = 1) -> FeedBlock:
     return FeedBlock(
-        begin, end, [DataMessage(offset=each) for each in range(begin, end)], size_bytes
+        begin, end, [ReadRecord(offset=each) for each in range(begin, end)], size_bytes
     )
 
 
@@ -279,9 +273,9 @@ def test_a_block_gives_some_records_and_the_offset_behind_them() -> None:
     messages, after = block(0, 1000).some(10)
     assert [each.offset for each in messages] == [*range(10, 10 + AHEAD_RECORDS)]
     assert after == 10 + AHEAD_RECORDS
-    gap = FeedBlock(0, 50, [DataMessage(offset=7)], 1)
+    gap = FeedBlock(0, 50, [ReadRecord(offset=7)], 1)
     assert gap.some(8) == ([], 50)
-    assert gap.some(3) == ([DataMessage(offset=7)], 50)
+    assert gap.some(3) == ([ReadRecord(offset=7)], 50)
 
 
 def test_blocks_are_kept_up_to_a_bound_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,6 +332,51 @@ def test_a_record_with_too_many_headers_is_refused_at_both_doors(doors: Doors) -
     assert answer.error == "record 1: it has 1001 headers, and may have 1000"
 
 
+def test_a_record_with_unknown_fields_is_refused_and_the_stream_goes_on(
+    doors: Doors,
+) -> None:
+    topic = Topic(namespace="shop", name=next(names))
+    for more in (dict[str, Any](), {"record_type": ORDER}):
+        session = session_of(doors, topic, **more)
+        stream = Publishing(doors.agent.PublishRecord)
+        stream.send(agent_pb.PublishRecordRequest(session_id=session))
+        for raw in (b"50000", b"\xff", order(1).SerializeToString() + b"07"):
+            stream.send(b"\x1a" + bytes([len(raw)]) + raw)
+        stream.send(b"\x1a\x00" * 2, b"\x1a\x00" + b"\xca\x3e\x00" * 2000)
+        stream.send(agent_pb.PublishRecordRequest(value=order(6)))
+        answers = stream.finish()
+        whole = "its value is no RecordValue that all subscribers would read whole"
+        assert [each.error for each in answers if each.error] == [
+            *(f"record {each}: {whole}" for each in (1, 2, 3)),
+            "record 4: a field that it may have once is there twice",
+            "record 5: it has more than 2000 fields",
+        ]
+        assert answers[-1].ack_sequence == 6
+    assert len(records_of(doors, topic, 2)) == 2
+
+
+def test_a_large_message_is_cut_as_a_small_one_is_parsed(doors: Doors) -> None:
+    topic, [partition] = topic_of(doors)
+    headers = [pb.Header(key="a", value=b"x"), pb.Header(key="b")]
+    value = bytes(100_000)
+    close = pb.DataMessage(ts_ns=TIME_NS + 2, ctrl=pb.ControlMessage(is_close=True), value=value)
+    with publishing(doors, topic, partition) as stream:
+        stream.send(
+            data(value, key=b"k", ts_ns=TIME_NS, headers=headers),
+            data(b"", key=value, ts_ns=TIME_NS + 1),
+            pb.PublishMessageRequest(data=close),
+            data(value, ts_ns=TIME_NS + 3, headers=headers * 1000),
+        )
+        answers = stream.finish()
+    assert [(each.ack_ts_ns - TIME_NS, each.error_code) for each in answers] == [
+        (0, 0), (1, 0), (2, 0), (3, 42),
+    ]  # fmt: skip
+    one, two = records_of(doors, topic, 2)
+    assert (one.key, bytes(one.value or b"")) == (b"k", value)
+    assert [*one.headers] == [("a", b"x"), ("b", None)]
+    assert (two.key, bytes(two.value or b"?")) == (value, b"?")
+
+
 def test_a_record_is_too_large_before_its_fields_are_looked_at(doors: Doors) -> None:
     topic = Topic(namespace="shop", name=next(names))
     session = session_of(doors, topic, record_type=ORDER)

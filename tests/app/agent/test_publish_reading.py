@@ -17,7 +17,7 @@ from smq.agent.topic_names import TopicName
 from smq.app.agent import appending, publish_reading
 from smq.app.agent.appending import PublishedRecord, PublishStream
 from smq.app.agent.methods import Received
-from smq.app.agent.publish_reading import RecordReading
+from smq.app.agent.publish_reading import CHECKED_AT_ONCE_BYTES, RecordReading
 from smq.app.agent.topics import KnownTopic
 from smq.model.partitioner import partition_of_key
 
@@ -62,6 +62,14 @@ def test_a_long_key_is_hashed_in_a_thread_and_goes_where_kafkas_does(
     assert record.partition == partition_of_key(key, 100)
     [thread] = threads
     assert thread is not threading.main_thread()
+
+
+@pytest.mark.parametrize("value", [b"v", bytes(CHECKED_AT_ONCE_BYTES)], ids=["small", "large"])
+def test_a_record_may_have_nothing_but_a_value(value: bytes) -> None:
+    request = pb.PublishMessageRequest(data=pb.DataMessage(value=value))
+    received = Received(pb.PublishMessageRequest, request.SerializeToString())
+    found, found_value = publish_reading._request_of(received)
+    assert (found.WhichOneof("message"), found_value) == ("data", value)
 
 
 def test_a_message_is_let_go_while_the_next_one_is_waited_for() -> None:

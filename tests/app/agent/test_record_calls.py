@@ -106,6 +106,21 @@ def test_a_record_of_kafkas_that_is_no_record_value_comes_as_its_bytes(doors: Do
     stream.finish()
 
 
+def test_a_record_of_very_many_fields_and_headers_comes_as_it_was_written(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    names = [f"{each:05}" for each in range(30_000)]
+    value = RecordValue(fields=dict.fromkeys(names, Value())).SerializeToString()
+    headers = [("grün", b"x"), ("\udcff", None)] * 20_000
+    with doors.smq.connect() as client, client.producer() as producer:
+        producer.send(kafka_name(topic), value, headers=headers).result(60)
+    stream = subscribed(doors, init(topic, filter="\"00007\" is null and header['grün'] = 'x'"))
+    found = stream.read()
+    assert found.value == RecordValue.FromString(value)
+    assert [each.key for each in found.headers] == ["grün", "\ufffd"] * 20_000
+    assert [each.HasField("value") for each in found.headers[:2]] == [True, False]
+    stream.finish()
+
+
 def test_two_instances_share_and_one_takes_over_the_others_partitions(doors: Doors) -> None:
     topic, _ = topic_of(doors, 2)
     for partition in range(2):

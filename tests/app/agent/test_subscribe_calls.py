@@ -8,6 +8,7 @@ import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, PartitionOffset, Topic
+from smq.agent.read_records import ReadRecord
 from smq.app.agent.subscribe_calls import StreamAnswers
 from smq.app.process.status import attach_timings
 from smq.client.kafka.group_admin import committed_offsets
@@ -314,7 +315,7 @@ def test_a_note_waits_until_a_record_is_written() -> None:
     async def talk() -> None:
         call: Any = NarrowStream()
         answers = StreamAnswers(call)
-        await asyncio.gather(answers.deliver(pb.DataMessage(), 1), answers.say("done"))
+        await asyncio.gather(answers.deliver(ReadRecord(), 1), answers.say("done"))
         assert call.written == 2
 
     asyncio.run(talk())

@@ -9,7 +9,7 @@ import pytest
 
 from smq.agent.in_flight import InstanceWindows, PartitionWindow, RecordIdentity
 from smq.agent.layouts import RingLayout
-from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.read_records import ReadRecord
 from smq.agent.topic_names import TopicName
 from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.members import GroupMembers, InstanceName
@@ -62,7 +62,7 @@ def test_a_filter_is_of_the_topics_columns() -> None:
     assert asyncio.run(filter_of(" ", topic)) is None
     keep = asyncio.run(filter_of("price > 1", topic))
     assert keep is not None
-    assert keep([DataMessage()]) == []
+    assert keep([ReadRecord()]) == []
     with pytest.raises(ValueError, match="there is no column cost"):
         asyncio.run(filter_of("cost > 1", topic))
 

@@ -11,7 +11,7 @@ import pytest
 
 from smq.agent.in_flight import InstanceWindows, PartitionWindow, WindowLimits
 from smq.agent.layouts import RingLayout, RingRange
-from smq.agent.proto.mq_broker_pb2 import DataMessage
+from smq.agent.read_records import ReadRecord
 from smq.agent.topic_names import TopicName
 from smq.app.agent.live import LiveSubscriber
 from smq.app.agent.subscription import (
@@ -36,8 +36,8 @@ NOBODY = LiveSubscriber(
 )
 
 
-def row(offset: int) -> DataMessage:
-    return DataMessage(key=b"k", value=b"v", ts_ns=10**6, offset=offset)
+def row(offset: int) -> ReadRecord:
+    return ReadRecord(key=b"k", value=b"v", ts_ns=10**6, offset=offset)
 
 
 class Log:
@@ -55,10 +55,10 @@ class Log:
         self._ahead.append(row(offset))
         self._more.set()
 
-    def peek(self) -> DataMessage | None:
+    def peek(self) -> ReadRecord | None:
         return self._ahead[0] if self._ahead else None
 
-    def take(self) -> DataMessage:
+    def take(self) -> ReadRecord:
         message = self._ahead.popleft()
         self.position = message.offset + 1
         return message
@@ -120,7 +120,7 @@ class Running:
             **means,
         )
 
-    async def write(self, message: DataMessage, deliveries: int) -> None:
+    async def write(self, message: ReadRecord, deliveries: int) -> None:
         await self.written.put((message.offset, deliveries))
 
     async def read(self, count: int) -> list[tuple[int, int]]:

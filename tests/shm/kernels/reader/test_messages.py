@@ -1,12 +1,21 @@
 """Records as protobuf's messages: those that protobuf itself writes."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.reader.messages import MESSAGE_REST_BYTES, MS_NS, TIME_MS_MAX, write_messages
-from shm.kernels.record.records import C_VALUE_AT
+from shm.kernels.reader.messages import (
+    MESSAGE_REST_BYTES,
+    MS_NS,
+    TIME_MS_MAX,
+    headers_bytes,
+    write_headers,
+    write_messages,
+)
+from shm.kernels.record.records import C_VALUE_AT, H_VALUE_AT
 from shm.kernels.twin.records import PlainRecord
-from smq.agent.proto.mq_broker_pb2 import DataMessage, FetchMessageResponse
+from smq.agent.proto.mq_broker_pb2 import DataMessage, FetchMessageResponse, Header
 from tests.shm.kernels.record.test_records_encode import rows_of
 
 FIELD = st.none() | st.binary(max_size=5) | st.binary(min_size=120, max_size=400)
@@ -70,3 +79,29 @@ def test_a_gap_and_a_record_with_headers_end_the_messages() -> None:
     behind_a_gap = [*found[:3], found[3]._replace(offset=11)]
     assert written(behind_a_gap, 1000) == (3, expected(found[:3]))
     assert written(behind_a_gap, 1000, first=3) == (4, expected(behind_a_gap[3:]))
+
+
+KEY = st.sampled_from([b"", b"a", "grün€😀".encode(), b"x" * 200]) | st.binary(max_size=8)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(KEY, FIELD), min_size=1, max_size=6), st.integers(0, 5))
+def test_headers_are_those_of_protobuf(found: list[tuple[bytes, bytes | None]], first: int) -> None:
+    rows = rows_of([PlainRecord(0, 0, None, None, headers=tuple(found))])
+    headers = rows.headers.copy()
+    headers[H_VALUE_AT] += len(rows.header_keys)
+    data = np.concatenate([rows.header_keys, rows.header_values])
+    data.flags.writeable = False
+    compiled: Any = (headers_bytes, write_headers)
+    for size_of, write in (compiled, [each.py_func for each in compiled]):
+        size = size_of(data, headers, first, len(found))
+        out = np.zeros(size, np.uint8)
+        assert write(data, headers, first, len(found), out) == size
+        expected = [Header(key=replaced(key), value=value) for key, value in found[first:]]
+        assert out.tobytes() == DataMessage(headers=expected).SerializeToString()
+
+
+def replaced(key: bytes) -> str:
+    """A key as text; each byte that begins no character is U+FFFD."""
+    text = key.decode("utf-8", "surrogateescape")
+    return "".join("\ufffd" if "\ud800" <= each <= "\udfff" else each for each in text)
