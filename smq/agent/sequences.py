@@ -6,10 +6,11 @@ A number below all that are known is refused: whether it was appended is not kno
 
 All publishers together have ALL_MAX. Where they are more, the publishers that were silent for
 longest are forgotten of the users who have most: whoever has less than users have on average loses
-nothing, whatever names the others invent.
+nothing, whatever names the others invent. Users are grouped by the bits of what they have, so that
+those who have most are found without looking at all of them.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -18,7 +19,7 @@ KEPT_MAX = 1024
 ALL_MAX = 500_000  # Records, of 200 bytes each.
 PUBLISHER_COST = 8  # What a publisher in a partition takes, in records.
 MORE = 8  # Of so many parts of KEPT_MAX one more is kept, as they are sorted to drop the lowest.
-FREED = 200  # Of so many parts one is made free at once: all users are looked at for that.
+FREED = 200  # Of so many parts one is made free at once.
 
 Sent = TypeVar("Sent")
 
@@ -58,6 +59,7 @@ class Sequences(Generic[Sent]):
     def __init__(self, kept_max: int = KEPT_MAX, all_max: int = ALL_MAX) -> None:
         self._kept_max, self._all_max = kept_max, all_max
         self._owners: dict[str, _Owner[Sent]] = {}
+        self._by_bits: defaultdict[int, dict[str, None]] = defaultdict(dict)
         self._cost = 0
 
     def once(self, name: PublisherName, sequence: int, send: Callable[[], Sent]) -> Sent:
@@ -109,20 +111,27 @@ class Sequences(Generic[Sent]):
         return found
 
     def _count(self, owner: str, cost: int) -> None:
-        self._owners[owner].cost += cost
+        found = self._owners[owner]
+        before = found.cost.bit_length()
+        found.cost += cost
         self._cost += cost
+        after = found.cost.bit_length()
+        if before != after:
+            self._by_bits[before].pop(owner, None)
+            if after:
+                self._by_bits[after][owner] = None
 
     def _make_room(self, sending: PublisherName) -> None:
         """Forget publishers of those who have most, and not the one that sends now."""
         goal, average = self._all_max - self._all_max // FREED, self._cost / len(self._owners)
-        owners = sorted(self._owners, key=lambda each: -self._owners[each].cost)
         for least in (average, 0):  # All may have less than the one that sends.
-            for owner in owners:
-                while self._cost > goal and self._cost_of(owner) >= max(1, least):
-                    if not self._forget_oldest(owner, sending):
-                        break
-                if self._cost <= goal:
-                    return
+            for bits in range(self._cost.bit_length(), 0, -1):
+                for owner in [*self._by_bits[bits]]:
+                    while self._cost > goal and self._cost_of(owner) >= max(1, least):
+                        if not self._forget_oldest(owner, sending):
+                            break
+                    if self._cost <= goal:
+                        return
 
     def _forget_oldest(self, owner: str, sending: PublisherName) -> bool:
         publishers = self._owners[owner].publishers
@@ -142,5 +151,7 @@ class Sequences(Generic[Sent]):
             kept = (PUBLISHER_COST + len(each.known) for each in owner.publishers.values())
             assert owner.cost == sum(kept) > 0
         assert self._cost == sum(each.cost for each in self._owners.values())
+        groups = {owner: bits for bits, owners in self._by_bits.items() for owner in owners}
+        assert groups == {name: each.cost.bit_length() for name, each in self._owners.items()}
         one = PUBLISHER_COST + self._kept_max + self._kept_max // MORE
         assert self._cost <= self._all_max + one

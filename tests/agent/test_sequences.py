@@ -112,6 +112,22 @@ def test_a_user_of_many_names_pushes_out_his_own_publishers() -> None:
     assert len(log.records) == count
 
 
+def test_room_is_made_without_looking_at_all_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    sequences, log = Sequences[object](all_max=9000), Log()
+    looked: list[str] = []
+    cost_of = sequences._cost_of
+
+    def counted(owner: str) -> int:
+        looked.append(owner)
+        return cost_of(owner)
+
+    monkeypatch.setattr(sequences, "_cost_of", counted)
+    for number in range(1100):
+        sequences.once(ONE._replace(owner=f"User:{number}"), 1, log.append)
+    sequences.invariants()
+    assert 0 < len(looked) < 1000
+
+
 def test_publishers_of_refused_records_alone_are_bounded_too() -> None:
     sequences, log = Sequences[object](all_max=100), Log()
 
