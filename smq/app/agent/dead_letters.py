@@ -2,7 +2,8 @@
 
 Key and value are the record's. Headers say where it was and why it is here, by the names of Kafka's
 share groups (KIP-1191); the record's own headers are not copied. A letter that its topic does not
-take goes without the value, or without the key too: a group would stand still for it.
+take goes without the value, or without the key too: a group would stand still for it. In a topic
+that is compacted a letter without a key is known by its record's topic, partition and offset.
 """
 
 import asyncio
@@ -89,12 +90,25 @@ async def write(
 
 
 async def _send(producer: Producer, name: str, letter: DeadLetter) -> None:
-    """Append a letter, or what its topic takes of it."""
-    key, value, said = letter.record.key or None, letter.record.value, headers_of(letter)
+    """Append a letter, with a key of its own if its topic takes none without."""
+    try:
+        await _send_some(producer, name, letter, None)
+    except BrokerError as error:
+        if error.code != ErrorCode.INVALID_RECORD:
+            raise
+        where = f"{letter.name.topic}-{letter.name.partition}-{letter.record.offset}"
+        await _send_some(producer, name, letter, where.encode())
+
+
+async def _send_some(
+    producer: Producer, name: str, letter: DeadLetter, no_key: bytes | None
+) -> None:
+    """Append a letter, or what its topic takes of it. `no_key`: stands for a key."""
+    key, value, said = letter.record.key or no_key, letter.record.value, headers_of(letter)
     forms: list[tuple[str, bytes | None, bytes | None]] = [
         ("", key, value),
         ("value", key, None),
-        ("key, value", None, None),
+        ("key, value", no_key, None),
     ]
     for left_out, key_sent, value_sent in forms:
         more = [(LEFT_OUT, left_out.encode())] if left_out else []

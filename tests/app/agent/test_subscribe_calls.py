@@ -438,3 +438,22 @@ def test_a_large_dead_letter_never_holds_its_group_up(
         else:
             assert len(letter.value or b"") == size_bytes
             assert "__dlq.errors.left.out" not in said
+
+
+def test_a_dead_letter_without_a_key_goes_into_a_compacted_topic(doors: Doors) -> None:
+    topic, [partition] = topic_of(doors)
+    name = kafka_name(topic)
+    letters = f"{name}.keyless.dlq"
+    with doors.smq.connect() as client:
+        client.create_topic(letters, 1, configs={"cleanup.policy": "compact"})
+        with client.producer() as producer:
+            producer.send(name, b"x")
+    first = init(topic, partition, consumer_group="keyless")
+    stream = subscribed(doors, first, metadata=EXPLICIT)
+    for _ in range(5):
+        stream.send(ack(stream.read(), nack=True))
+    soon(lambda: committed(doors, "keyless", topic) == 1)
+    stream.finish()
+    with doors.smq.connect() as client, client.consumer(letters, start="earliest") as consumer:
+        letter = next(iter(consumer))
+        assert (letter.key, bytes(letter.value or b"")) == (f"{name}-0-0".encode(), b"x")
