@@ -13,26 +13,28 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from threading import Event, Thread
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
 from bench.clients.programs import ClientFailed, has_librdkafka, librdkafka, raw, raw_process
 from bench.local.lines import tables
 from bench.machine import direct_read_mb_s, first_touches, touch_free_memory, warm_file
-from bench.measures.filling import await_sealed, fill, fill_spread, sealed_bytes
+from bench.measures.beside import (
+    again_and_again,
+    beside_a_drain,
+    beside_sealing,
+    disk_beside_a_flood,
+    hurried_sealing,
+    singles_beside_sealing,
+    tail_beside_sealing,
+)
+from bench.measures.filling import READER, await_sealed, fill
 from bench.measures.lines import GB, Figures, topic
+from bench.measures.parts import Line, Part, Run
 from bench.measures.rebalance import rebalanced_group
 from bench.report import number, write_between
-from smq.cli.bench import measured_step, steps_for
-from smq.client.kafka.cluster import Cluster
-from smq.client.kafka.topic_changes import alter_topic
 from smq.load.cost import RINGS, pss_mb
 from smq.model.errors import BrokerError
 from smq.testing.kafka import Kafka, KafkaUnavailable
@@ -44,76 +46,22 @@ DOCUMENT, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 BEGIN = "<!-- written by bench.flood_table: begin -->"
 END = "<!-- written by bench.flood_table: end -->"
 UNBOUNDED = {"page.cache.bytes": "-1"}  # What the system keeps of the logs is its choice.
+AT_ONCE = {"seal.late.ms": "0"}  # Sealing waits for no idle core.
 SMALL_CACHE = {"page.cache.bytes": "1GiB"}
 SEALED_ONLY = {"seal.ms": "2000", "wal.keep.bytes": "0"}  # What is sealed leaves the log at once.
-SEALING_GB_MIN = 4.0  # So that it takes longer than what is measured beside it.
-SEALS_ALONG = {"smq.seal.ms": "1000", "smq.seal.bytes": "16777216"}
-SEALS_LATER = {"smq.seal.ms": "86400000", "smq.seal.bytes": str(1 << 40)}
-READER = {"fetch_message_max_bytes": 8 << 20, "fetch_max_bytes": 50 << 20}
-DISK_FLOOD_GB = 0.5
 NEIGHBOUR_BYTES = 256 << 20
 CONNECTIONS = 9900  # Beside the ten of the load: 10,000 is the broker's bound.
 DOOR_WARM_UP_ROWS = 2_000_000
 SPREAD_BATCH_BYTES = 16384
 HEADLINES = (  # Of the README: what a newcomer decides by.
-    "| flood of 1 KiB, librdkafka",
+    "| flood of 1 KiB, librdkafka:",
     "| flood of 100 B",
-    "| read from the earliest",
-    "| producers at 50,000",
-    "| single-record requests",
-    "| 100 B through the local door",
+    "| read from the earliest, sealed only:",
+    "| producers at 50,000 msg/s beside sealing:",
+    "| single-record requests beside sealing:",
+    "| 100 B through the local door:",
     "| 10,000 connections: p99",
 )
-
-
-class Line(NamedTuple):
-    """A figure of a part: its words, its target, and whether that is of SMQ's ratio to Kafka."""
-
-    words: str
-    figure: str
-    target: str
-
-
-@dataclass
-class Run:
-    """How much is measured."""
-
-    gb: float
-    quick: bool
-    directory: Path
-
-    def seconds(self, full: float) -> float:
-        return full / 5 if self.quick else full
-
-    def step(self, broker: Broker, workload: str, **fields: object) -> Mapping[str, Any]:
-        """The result of one step of a workload of `smq bench`. Raises ClientFailed."""
-        minutes = {"testDurationMinutes": self.seconds(30) / 60}
-        given = [f"{name}={value}" for name, value in (minutes | fields).items()]
-        [step] = steps_for(workload, given)
-        result, problem = measured_step(broker.bootstrap, step, broker.name)
-        if problem:
-            raise ClientFailed(problem)
-        return result
-
-    def p99_us(self, broker: Broker, figure: str, workload: str, **fields: object) -> float:
-        """A 99th percentile of such a step."""
-        return self.percentile_us(broker, "p99", workload, figure, **fields)
-
-    def percentile_us(
-        self, broker: Broker, percentile: str, workload: str, figure: str, **fields: object
-    ) -> float:
-        """A percentile of such a step."""
-        return float(self.step(broker, workload, **fields)["latency_us"][figure][percentile])
-
-
-class Part(NamedTuple):
-    """What is run, with which settings of SMQ, and the lines that come of it."""
-
-    name: str
-    run: Callable[[Run, Broker], Figures]
-    lines: tuple[Line, ...]
-    settings: Mapping[str, str] = MappingProxyType({})
-    with_kafka: bool = True
 
 
 def flood(run: Run, broker: Broker) -> Figures:
@@ -130,17 +78,6 @@ def flood(run: Run, broker: Broker) -> Figures:
 def disk_limit(run: Run, _: Broker) -> Figures:
     """What the disk gives to a backlog that is read past the page cache."""
     return {"disk_mb_s": direct_read_mb_s(run.directory)}
-
-
-def disk_beside_a_flood(run: Run, broker: Broker) -> Figures:
-    """Acks of a `disk` topic, one request in flight, alone and beside a flood of an `os` topic."""
-    requests = int(run.seconds(5000))
-    with topic(broker, smq_durability="disk") as name, topic(broker) as other:
-        options = {"topic": name, "record_bytes": 100, "batch_bytes": 1, "depth": 1}
-        alone = raw(broker.port, "produce", requests=requests, **options)["p99_us"]
-        with again_and_again(lambda: fill(broker, other, DISK_FLOOD_GB)):
-            beside = raw(broker.port, "produce", requests=requests, **options)["p99_us"]
-    return {"alone_us": alone, "beside_us": beside}
 
 
 def small_flood(run: Run, broker: Broker) -> Figures:
@@ -185,95 +122,6 @@ def read_sealed(run: Run, broker: Broker) -> Figures:
         await_sealed(broker, records)
         read = librdkafka(broker.bootstrap, "consume", topic=name, records=records, **READER)
     return {"mb_s": read["mb_s"]}
-
-
-@contextmanager
-def again_and_again(action: Callable[[], object]) -> Iterator[list[int]]:
-    """Do it in a thread until the block ends; gives a list that grows by one each time."""
-    stop, done, met = Event(), list[int](), list[Exception]()
-
-    def repeat() -> None:
-        try:
-            while not stop.is_set():
-                action()
-                done.append(1)
-        except Exception as failure:  # noqa: BLE001  (carried over)
-            met.append(failure)
-
-    thread = Thread(target=repeat)
-    thread.start()
-    try:
-        yield done
-    finally:
-        stop.set()
-        thread.join()
-    if met:
-        raise met[0]
-
-
-def beside_a_drain(run: Run, broker: Broker) -> Figures:
-    """Producers at 10,000 messages a second, alone, and while a backlog is read again and again."""
-    alone = run.p99_us(broker, "publish", "latency", producerRate=10_000)
-    with topic(broker) as name:
-        records, _ = fill(broker, name, min(run.gb, 4))
-        read = partial(
-            librdkafka, broker.bootstrap, "consume", topic=name, records=records, **READER
-        )
-        with again_and_again(read):
-            beside = run.p99_us(broker, "publish", "latency", producerRate=10_000)
-    return {"alone_us": alone, "beside_us": beside, "times": beside / alone}
-
-
-@contextmanager
-def sealing(run: Run, broker: Broker) -> Iterator[None]:
-    """A backlog that is sealed meanwhile; Apache Kafka just has it."""
-    if broker.name != "smq":
-        with topic(broker, 8) as name:
-            fill_spread(broker, name, max(run.gb / 2, SEALING_GB_MIN))
-            yield
-        return
-    with topic(broker, 8, **SEALS_LATER) as name:
-        records = fill_spread(broker, name, max(run.gb / 2, SEALING_GB_MIN))
-        with Cluster(broker.bootstrap) as cluster:
-            alter_topic(cluster, name, SEALS_ALONG, ())
-        deadline = time.monotonic() + 30
-        while sealed_bytes(broker)[0] == 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        yield
-        if sealed_bytes(broker)[0] >= records:
-            print("  sealing ended before the measurement did", file=sys.stderr)
-
-
-def beside_sealing(run: Run, broker: Broker) -> Figures:
-    """Producers at 10,000 messages a second, alone, and while a backlog is sealed."""
-    alone = run.p99_us(broker, "publish", "latency", producerRate=10_000)
-    with sealing(run, broker):
-        beside = run.p99_us(broker, "publish", "latency", producerRate=10_000)
-    return {"alone_us": alone, "beside_us": beside, "times": beside / alone}
-
-
-def tail_beside_sealing(run: Run, broker: Broker) -> Figures:
-    """The slowest thousandth of 50,000 messages a second while a backlog is sealed."""
-    with sealing(run, broker):
-        tail = run.percentile_us(broker, "p99.9", "latency", "publish", producerRate=50_000)
-    return {"tail_us": tail}
-
-
-def singles_beside_sealing(run: Run, broker: Broker) -> Figures:
-    """Requests of one record, five deep, at rest and while a backlog is sealed."""
-    requests = int(run.seconds(500_000))
-
-    def rate() -> float:
-        with topic(broker) as name:
-            return raw(
-                broker.port, "produce", topic=name, record_bytes=100, batch_bytes=1, depth=5,
-                requests=requests,
-            )["req_s"]  # fmt: skip
-
-    rest = rate()
-    with sealing(run, broker):
-        busy = rate()
-    return {"rest": rest, "busy": busy, "share": busy / rest}
 
 
 def local_door(run: Run, broker: Broker) -> Figures:
@@ -376,11 +224,17 @@ PARTS = (
     Part("read from the earliest, sealed only", read_sealed, (
         Line("MB/s", "mb_s", "≥ 0.6"),
     ), SEALED_ONLY),
+    Part("read from the earliest, sealed only, page cache unbounded", read_sealed, (
+        Line("MB/s", "mb_s", ""),
+    ), SEALED_ONLY | UNBOUNDED, with_kafka=False),
     Part("producers at 10,000 msg/s beside a drain", beside_a_drain, (
         Line("p99 alone, µs", "alone_us", ""),
         Line("p99 beside it, µs", "beside_us", ""),
         Line("times", "times", "SMQ ≤ 1.5"),
     )),
+    Part("producers at 10,000 msg/s beside a drain, page cache unbounded", beside_a_drain, (
+        Line("times", "times", ""),
+    ), UNBOUNDED, with_kafka=False),
     Part("producers at 10,000 msg/s beside sealing", beside_sealing, (
         Line("p99 alone, µs", "alone_us", ""),
         Line("p99 beside it, µs", "beside_us", ""),
@@ -389,13 +243,26 @@ PARTS = (
     Part("producers at 50,000 msg/s beside sealing", tail_beside_sealing, (
         Line("p99.9, µs", "tail_us", "≤ 1.0"),
     )),
+    Part("producers at 50,000 msg/s beside sealing at once", tail_beside_sealing, (
+        Line("p99.9, µs", "tail_us", ""),
+    ), AT_ONCE, with_kafka=False),
     Part("single-record requests beside sealing", singles_beside_sealing, (
         Line("at rest, requests/s", "rest", ""),
-        Line("of that beside sealing", "share", "SMQ ≥ 0.9"),
+        Line("at rest, the shard's CPU a request, µs", "cpu_us", "SMQ ≤ 4.4"),
+        Line("beside sealing, of those at rest", "share", "SMQ ≥ 0.9"),
     ), with_kafka=False),
+    Part("single-record requests beside sealing at once", singles_beside_sealing, (
+        Line("of those at rest", "share", ""),
+    ), AT_ONCE, with_kafka=False),
+    Part("sealing that waits for nothing", hurried_sealing, (
+        Line("MB of batches a second of its CPU time", "mb_cpu_s", "SMQ ≥ 300"),
+    ), AT_ONCE, with_kafka=False),
     Part("100 B through the local door", local_door, (
         Line("msg/s", "msg_s", "SMQ ≥ 8,000,000"),
     ), with_kafka=False),
+    Part("100 B through the local door, page cache unbounded", local_door, (
+        Line("msg/s", "msg_s", ""),
+    ), UNBOUNDED, with_kafka=False),
     Part("the same load over partitions", partitions, (
         Line("one, MB/s", "mb_s_1", ""),
         Line("1,000, of one", "share_1000", "SMQ ≥ 0.9"),

@@ -11,6 +11,7 @@ from smq.testing.processes import Broker
 
 SEALED_S_MAX = 600
 RECORD_BYTES = 1024
+READER = {"fetch_message_max_bytes": 8 << 20, "fetch_max_bytes": 50 << 20}
 FLOOD_CLIENT = {"batch_size": 1_000_000, "batch_num_messages": 1000, "linger_ms": 5}
 
 
