@@ -4,9 +4,10 @@
   deletes some of them, and appends to or subtracts from lists. gateway.apis.configs has the types.
 - The store records who changed what, when, and the former value (`smq config history`).
 - The answer goes out once the new values are in the catalog, from which every process reads.
-- A resource changes as a whole or not at all. INVALID_CONFIG: an unknown name or a bad value.
-  INVALID_REQUEST: a resource or a config that comes twice, a null value, a bad value of a broker's
-  setting, or a setting that needs a restart. UNKNOWN_TOPIC_OR_PARTITION: no such topic.
+- A resource changes as a whole or not at all. INVALID_CONFIG: an unknown name, a bad
+  value, or too much for one resource. POLICY_VIOLATION: too much for all resources of its type.
+  INVALID_REQUEST: a resource or a config that comes twice, a null value, a bad value of a
+  broker's setting, or a setting that needs a restart. UNKNOWN_TOPIC_OR_PARTITION: no such topic.
 - validate_only only checks.
 """
 

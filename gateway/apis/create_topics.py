@@ -4,7 +4,8 @@
   INVALID_REQUEST, once and after the others.
 - POLICY_VIOLATION in each row of a request that would make too many partitions, also for names that
   are repeated or denied.
-- Names, counts, replicas and configs are checked as Kafka does. validate_only only checks.
+- Names, counts, replicas and configs are checked as Kafka does, and configs are bounded
+  (smq.coordinator.config_room). validate_only only checks.
 - The answer goes out once the topic is in the catalog. The timeout has no effect.
 - From 4: -1 for the broker's number of partitions and of replicas (KIP-464).
 - From 5: number of partitions, replication factor and every config in the answer (KIP-525).

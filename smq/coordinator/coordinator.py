@@ -60,6 +60,11 @@ class Coordinator:
         """The settings in force for everything that serves all nodes."""
         return self.settings.config
 
+    @property
+    def problems(self) -> list[str]:
+        """A sentence for what the store has and this version would not take."""
+        return [*self.settings.problems, *filter(None, [self.topics.problem])]
+
     def take_settings(self) -> None:
         """Use and publish the settings in force. To be called after each change."""
         self.topics.take_settings(self.config, self.settings.published)

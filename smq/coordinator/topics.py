@@ -12,6 +12,7 @@ from itertools import cycle, islice
 from typing import NamedTuple
 
 from smq.coordinator.catalog_room import CatalogRoom
+from smq.coordinator.config_room import ConfigRoom
 from smq.coordinator.inputs import Chance, random_uuid
 from smq.model import record_types, topic_schema
 from smq.model.catalog import INTERNAL_TOPICS, NAMESPACE_DEFAULT, Catalog, Published, Topic
@@ -64,7 +65,7 @@ class Topics:
         self._names_by_key = {collision_key(name): name for name in self._topics}
         self._cluster = cluster
         self._counts = [0] * cluster.log_count  # Partitions per log.
-        self._room = room
+        self._room, self._config_room = room, ConfigRoom()
         self._places: dict[int, tuple[Topic, int]] = {}
         self._load()
         self._changes = 0
@@ -87,6 +88,11 @@ class Topics:
             raise StoreError("store.sqlite", "its topics take more room than there is for them")
         if max(self._counts, default=0) > self._cluster.partitions_per_log_max:
             raise StoreError("store.sqlite", "a log has more partitions than there is room for")
+
+    @property
+    def problem(self) -> str:
+        """A sentence about stored topics of which there should be less, or ""."""
+        return self._config_room.problem(self._topics)
 
     @property
     def changes(self) -> int:
@@ -254,6 +260,7 @@ class Topics:
 
         `before`: the topic that this one replaces.
         """
+        self._config_room.check(topic, before)
         new = Counter(topic.logs[before.partition_count if before else 0 :])
         full = any(
             self._counts[log] + count > self._cluster.partitions_per_log_max
@@ -386,6 +393,7 @@ class Topics:
 
     def _count(self, topic: Topic, sign: int) -> None:
         self._room.count(sign * _line_bytes(topic))
+        self._config_room.count(topic, sign)
         for log in topic.logs:
             self._counts[log] += sign
         if sign > 0:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.coordinator import settings as module
+from smq.coordinator import config_room, settings as module
 from smq.coordinator.catalog_room import HEAD_BYTES_MAX, CatalogRoom
 from smq.coordinator.settings import Settings
 from smq.coordinator.topics import NewTopic
@@ -118,8 +118,11 @@ def test_quotas_are_published_in_as_many_bytes_as_they_are_counted(
     assert counted <= size <= counted + HEAD_BYTES_MAX
 
 
-def test_quotas_and_topics_share_the_room_of_the_catalog(driver: CoordinatorDriver) -> None:
+def test_quotas_and_topics_share_the_room_of_the_catalog(
+    driver: CoordinatorDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """10,000 quotas with long names ended each start of the coordinator."""
+    monkeypatch.setattr(config_room, "TOPIC_BYTES_MAX", 1024 * 1024)
     coordinator = driver.coordinator
     configs = {"leader.replication.throttled.replicas": ",".join(["0:1"] * 100_000)}
     wide = coordinator.topics.create(NewTopic(name="a", configs=configs), driver.now)

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from smq.coordinator import config_room
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX, NewTopic, Topics
 from smq.model.catalog import Topic
 from smq.model.errors import BrokerError, ErrorCode, StoreError
@@ -180,7 +181,10 @@ def test_a_topic_beyond_the_shards_partition_limit_is_refused(driver: Coordinato
     create(driver, "more", partition_count=3)
 
 
-def test_a_topic_beyond_the_catalogs_size_is_refused(driver: CoordinatorDriver) -> None:
+def test_a_topic_beyond_the_catalogs_size_is_refused(
+    driver: CoordinatorDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_room, "TOPIC_BYTES_MAX", 1024 * 1024)
     names = ",".join(["0:1"] * 100_000)
     configs = {"leader.replication.throttled.replicas": names}
     create(driver, "a", configs=configs)

@@ -100,7 +100,7 @@ class CoordinatorServer:
         self._alarm_ms = 0
         self._coordinator = self._build()
         self._audit = self._coordinator.access.audit
-        for problem in self._coordinator.settings.problems:
+        for problem in self._coordinator.problems:
             say_error(f"coordinator: {problem}")
         self._published_changes = self._published_access = -1
         loop.turn_ends.append(self._end_turn)

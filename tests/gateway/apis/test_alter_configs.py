@@ -4,6 +4,7 @@ import pytest
 
 from gateway.apis.alter_configs import Operation
 from gateway.apis.configs.kinds import Resource
+from smq.coordinator import config_room
 from smq.coordinator.topics import NewTopic
 from smq.model.errors import ErrorCode
 from smq.wire.generated.alter_configs import (
@@ -94,12 +95,25 @@ def test_lists_grow_and_shrink(bench: CoordinatorBench) -> None:
     assert own(bench)[key] == "0:1,2:1"
 
 
-def test_a_list_grows_no_longer_than_an_answer_can_have_it(bench: CoordinatorBench) -> None:
+def test_a_list_grows_no_longer_than_an_answer_can_have_it(
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_room, "TOPIC_BYTES_MAX", 1024 * 1024)
     key = "leader.replication.throttled.replicas"
     first, second = (",".join(f"{n}:1" for n in range(i, i + 3000)) for i in (10_000, 20_000))
     assert change(bench, (key, OP.SET, first)) == E.NONE
     assert change(bench, (key, OP.APPEND, second)) == E.INVALID_CONFIG
     assert own(bench)[key] == first
+
+
+def test_the_lists_of_a_topic_have_a_bound(bench: CoordinatorBench) -> None:
+    """Whoever may change one topic made each change of any topic take a second."""
+    first, second = (",".join(f"{n}:1" for n in range(i, i + 1500)) for i in (10_000, 20_000))
+    assert change(bench, ("leader.replication.throttled.replicas", OP.SET, first)) == E.NONE
+    other = "follower.replication.throttled.replicas"
+    assert change(bench, (other, OP.SET, second), validate_only=True) == E.INVALID_CONFIG
+    assert change(bench, (other, OP.APPEND, second)) == E.INVALID_CONFIG
+    assert other not in own(bench)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.apis.create_topics import PART_NAMES
+from smq.coordinator import config_room
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX
 from smq.model.errors import ErrorCode
 from smq.model.topic_configs import TOPIC_CONFIGS
@@ -47,6 +48,19 @@ def test_a_created_topic_is_described_in_the_answer(bench: CoordinatorBench, ver
         assert configs.keys() == TOPIC_CONFIGS.keys()
         assert configs["retention.ms"] == ("5", 1)
         assert configs["segment.bytes"] == ("1073741824", 5)
+
+
+@pytest.mark.parametrize(
+    ("bound", "code"), [("TOPIC", E.INVALID_CONFIG), ("LONG", E.POLICY_VIOLATION)]
+)
+def test_configs_that_take_too_much_of_the_catalog_are_refused_with_a_sentence(
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch, bound: str, code: int
+) -> None:
+    monkeypatch.setattr(config_room, f"{bound}_BYTES_MAX", 1000)
+    configs = [CreatableTopicConfig(name="smq.key.columns", value="a" * 1300)]
+    plain, large = create(bench, 5, topic("t"), topic("u", configs=configs))
+    assert (plain.error_code, large.error_code) == (E.NONE, code)
+    assert "1000 bytes" in large.error_message
 
 
 def test_minus_one_is_the_brokers_default(bench: CoordinatorBench) -> None:
