@@ -1,9 +1,10 @@
 """In the long run no client uses more than a rate plus one burst."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from smq.model import buckets as module
-from smq.model.buckets import BUCKETS_MAX, WAIT_MS_MAX, Bucket, Buckets
+from smq.model.buckets import BUCKETS_MAX, FORGOTTEN_AT_ONCE, WAIT_MS_MAX, Bucket, Buckets
 
 
 def test_a_burst_is_free_and_a_debt_is_waited_for() -> None:
@@ -31,7 +32,8 @@ def test_buckets_are_bounded() -> None:
     buckets = Buckets()
     for number in range(BUCKETS_MAX + 5):
         buckets.use(number, 1.0, 1, 0)
-    assert len(buckets._buckets) == BUCKETS_MAX
+        assert len(buckets._buckets) <= BUCKETS_MAX
+    assert len(buckets._buckets) > BUCKETS_MAX - FORGOTTEN_AT_ONCE
 
 
 def test_a_debt_is_not_forgotten_while_others_have_none() -> None:
@@ -43,9 +45,26 @@ def test_a_debt_is_not_forgotten_while_others_have_none() -> None:
         buckets.use(number, 1.0, 1, 10)
     assert buckets.use("owes", 1.0, 0, 10) == WAIT_MS_MAX
     assert "paid" not in buckets._buckets
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.0])
+def test_a_debt_is_not_forgotten_for_names_that_owe_more(rate: float) -> None:
+    """A throttled user made some names that owed, and then ten thousand that did not."""
+    buckets = Buckets()
+    for number in range(100):
+        buckets.use(f"owes more {number}", rate, 10_000, 0)
+    buckets.use("owes", 1.0, 1000, 1)
     for number in range(2 * BUCKETS_MAX):
-        buckets.use(f"owes too {number}", 1.0, 100, 20)
-    assert len(buckets._buckets) == BUCKETS_MAX
+        buckets.use(number, 1.0, 1, 2)
+    assert buckets.use("owes", 1.0, 0, 2) == WAIT_MS_MAX
+
+
+def test_of_debts_those_that_end_first_are_forgotten() -> None:
+    buckets = Buckets()
+    for number in range(BUCKETS_MAX + 1):
+        buckets.use(number, 10.0, 100 + (number * 7) % BUCKETS_MAX, 0)
+    forgotten = {number for number in range(BUCKETS_MAX) if number not in buckets._buckets}
+    assert {(number * 7) % BUCKETS_MAX for number in forgotten} == {*range(FORGOTTEN_AT_ONCE)}
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=50))
