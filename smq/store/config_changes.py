@@ -10,6 +10,8 @@ from smq.store.database import Database
 
 CHANGES_MAX = 10_000  # Older ones go: clients change settings as often as they like.
 CLIENT_CHARACTERS_MAX = 255  # Kept of a client's own name, which may be long.
+# Kept of a value and of a resource's name, which may have 32 KiB: each start reads all changes.
+TEXT_BYTES_MAX = 1024
 
 
 class Changer(NamedTuple):
@@ -21,7 +23,10 @@ class Changer(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """One change of one setting of a resource ("topic"); None: it had, or has, its default."""
+    """One change of one setting of a resource ("topic"); None: it had, or has, its default.
+
+    Of a long text there is the beginning, and how long it is.
+    """
 
     changed_ms: int
     resource_type: str
@@ -49,11 +54,12 @@ class ConfigChanges:
     ) -> None:
         """Note each setting of a resource that differs. Durable with the next commit."""
         who = by.client_id[:CLIENT_CHARACTERS_MAX], by.client_host
+        whose = kind, _cut(resource)
         self._database.change_many(
             "INSERT INTO config_changes (changed_ms, resource_type, resource, name, before, after, "
             "client_id, client_host) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (by.wall_ms, kind, resource, name, before.get(name), after.get(name), *who)
+                (by.wall_ms, *whose, name, _cut(before.get(name)), _cut(after.get(name)), *who)
                 for name in sorted({*before, *after})
                 if before.get(name) != after.get(name)
             ],
@@ -69,13 +75,21 @@ class ConfigChanges:
             "SELECT changed_ms, resource_type, resource, name, before, after, client_id, "
             "client_host FROM config_changes "
             "WHERE ?1 = '' OR (resource_type = ?1 AND resource = ?2) ORDER BY id DESC LIMIT ?3",
-            (kind, resource, count),
+            (kind, _cut(resource), count),
         )
         return [_shown(ConfigChange(*row)) for row in rows]
 
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+
+def _cut(text: str | None) -> str | None:
+    encoded = b"" if text is None else text.encode()
+    if len(encoded) <= TEXT_BYTES_MAX:
+        return text
+    beginning = encoded[:TEXT_BYTES_MAX].decode(errors="ignore")
+    return f"{beginning}… ({len(encoded)} bytes)"
 
 
 def _shown(change: ConfigChange) -> ConfigChange:

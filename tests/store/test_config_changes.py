@@ -42,6 +42,19 @@ def test_old_changes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     store.close()
 
 
+def test_of_long_texts_the_beginning_is_kept_and_how_long_they_are(tmp_path: Path) -> None:
+    """Flips of a list of 32 KiB made a store of 625 MiB, which each start read."""
+    store, group, wide = Store.open(tmp_path / "s"), "g" * 30_000, "\u00e9" * 5_000
+    short = "t" * config_changes.TEXT_BYTES_MAX
+    store.config_changes.note("group", group, {"a": short, "b": "1"}, {"a": wide, "b": "2"}, by(7))
+    second, first = store.config_changes.newest(10, "group", group)
+    assert first.resource == second.resource == "g" * 1024 + "… (30000 bytes)"
+    assert (first.before, first.after) == (short, "\u00e9" * 512 + "… (10000 bytes)")
+    store.config_changes.note("group", group, {"a": wide}, {"a": wide[:-1] + "e"}, by(8))
+    assert store.config_changes.newest(1)[0].after == "\u00e9" * 512 + "… (9999 bytes)"
+    store.close()
+
+
 def test_a_secret_that_was_changed_once_is_not_shown(tmp_path: Path) -> None:
     """Door fault 7: the webhook could change at run time in earlier versions."""
     store = Store.open(tmp_path / "s")
