@@ -11,7 +11,9 @@ A writer holds a lock on its unfinished file. The lock ends with the process, so
 without a lock was abandoned, and the sweep removes it.
 
 A directory exists as long as an object is below it: deleting the last one removes it, which frees
-the name. Creating and removing directories holds the lock on the root.
+the name. A writer makes directories before it takes the lock on the root: each takes the disk some
+milliseconds, and all wait for that lock. If a deletion removes one, the writer makes it again. A
+writer that is killed leaves empty directories: whoever wants their name removes them.
 
 Symbolic links below the root are made by the operator, never by a write. They are followed, but a
 list never follows a loop. Files whose names are no valid keys are ignored.
@@ -30,7 +32,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from smq.filer.directories import make_directory, sync_directory
+from smq.filer.directories import (
+    is_at,
+    is_removed_if_hollow,
+    make_directory,
+    open_made,
+    sync_directory,
+)
 from smq.filer.mark import directory_mode, file_mode
 from smq.filer.reserve import Reserve
 from smq.filer.store import (
@@ -67,6 +75,7 @@ _IS_THERE = "there is an object already"
 _IS_PART = "its name is a directory of other objects"
 _Inode = tuple[int, int]
 _Entry: TypeAlias = os.DirEntry[str]
+PUBLISH_ATTEMPTS_MAX = 100  # Each fails only when another writer comes between two of its steps.
 SORTED_AT_ONCE = 4096  # Names of a directory: some milliseconds, in which no other thread runs.
 
 
@@ -109,11 +118,25 @@ class LocalStore(Store):
             os.fsync(draft.fd)
             if self._drops_pages:
                 os.posix_fadvise(draft.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            for _ in range(PUBLISH_ATTEMPTS_MAX):
+                if self._published(draft, path, key, mode):
+                    return
+        raise Unavailable(key, "others change its directories again and again")
+
+    def _published(self, draft: "Draft", path: Path, key: str, mode: Mode) -> bool:
+        """Publish a draft, unless others remove or make directories meanwhile; whether it is
+        published.
+        """
+        try:
+            directory = open_made(self.root, path.parent, directory_mode(self.root))
+        except FileNotFoundError:
+            return False
+        except (FileExistsError, NotADirectoryError):
+            raise AlreadyExists(key, "part of its name is an object") from None
+        try:
             with self._names_locked():
-                try:
-                    make_directory(path.parent, directory_mode(self.root))
-                except (FileExistsError, NotADirectoryError):
-                    raise AlreadyExists(key, "part of its name is an object") from None
+                if not is_at(path.parent, directory):
+                    return False
                 # The caller frees its log for it: what gets the name is what was synced.
                 assert _inode(draft.path.stat()) == _inode(os.fstat(draft.fd))
                 try:
@@ -121,8 +144,12 @@ class LocalStore(Store):
                 except PreconditionFailed:
                     self._remove_empty(path.parent)
                     raise
-            with suppress(FileNotFoundError):  # Deleted meanwhile, with its directory.
-                sync_directory(path.parent)
+                except IsADirectoryError:
+                    return False
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return True
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """A range of an object."""
@@ -358,19 +385,23 @@ def _remove_left(path: str) -> bool:
 
 
 def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
-    """Move the finished file to its key's path. The caller holds the lock on names."""
+    """Move the finished file to its key's path. The caller holds the lock on names. Raises
+    IsADirectoryError if a writer has just made a directory there: it may stay empty.
+    """
+    if path.is_dir() and not is_removed_if_hollow(path):
+        raise AlreadyExists(key, _IS_PART)
     if mode == CREATE:
         try:
             path.hardlink_to(unfinished)
         except FileExistsError:
-            raise AlreadyExists(key, _IS_PART if path.is_dir() else _IS_THERE) from None
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, _IS_PART) from None
+            raise AlreadyExists(key, _IS_THERE) from None
         return
     try:
         existing = path.stat()
     except FileNotFoundError:
         existing = None
-    if existing is not None and stat.S_ISDIR(existing.st_mode):
-        raise AlreadyExists(key, _IS_PART)
     if isinstance(mode, IfMatch) and (
         existing is None or _facts(key, existing).version != mode.version
     ):

@@ -63,6 +63,7 @@ from smq.security.rights import Rights
 LIST_LIMIT_MAX = 1000  # Objects in one answer: bounds its cost.
 LISTS_AT_ONCE = 2  # Each reads a whole folder for any part of it: a slow one leaves a thread.
 DIGITS_MAX = 9  # Of a number: more digits are slow to parse.
+PARTS_MAX = 32  # Of a new name. In a directory each costs some milliseconds of the disk.
 READ_ATTEMPTS_MAX = 3  # An object may be replaced between the check and the open.
 METHODS = ["GET", "HEAD", "PUT", "DELETE"]
 _NEEDS = {
@@ -157,6 +158,8 @@ class Files:
 
     async def _put(self, request: Request, key: str) -> Response:
         _writable(key)
+        if key.count("/") >= PARTS_MAX:
+            raise HTTPException(400, f"a new name has at most {PARTS_MAX} parts")
         if "content-range" in request.headers:
             raise HTTPException(400, "part of an object cannot be replaced: send the whole object")
         promise = Promise(key) if f"{key}/".startswith(PAYLOADS_PREFIX) else None

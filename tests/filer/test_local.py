@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from threading import Event
+from typing import BinaryIO
 
 import pytest
 
@@ -230,6 +231,89 @@ def test_names_are_free_while_a_deletion_is_synced(
     monkeypatch.setattr(os, "fsync", sync)
     store.delete("a/b/1")
     assert synced == [store.root / "a/b", store.root]
+
+
+def test_names_are_free_while_the_directories_of_a_new_one_are_made(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One user's names of hundreds of parts kept all topics from being sealed."""
+    fsync, synced = os.fsync, list[Path]()
+
+    def sync(fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path not in {store.root, store.root / UNFINISHED}:  # Of one part there is one sync.
+            root = os.open(store.root, os.O_RDONLY)
+            fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(root)
+            synced.append(path)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    store.put("a/b/c/d", b"x")
+    assert [store.root / each for each in ("a", "a/b", "a/b/c")] == synced[-3:]
+
+
+def test_a_directory_that_a_deletion_takes_along_is_made_again(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, hold = fcntl.flock, list[str]()
+
+    def lock(fd: int | BinaryIO, how: int) -> None:
+        flock(fd, how)
+        path = Path(f"/proc/self/fd/{fd}").readlink() if isinstance(fd, int) else None
+        if path == store.root / "a" and hold:
+            store.delete(hold.pop())
+
+    store.put("a/b/1", b"x")
+    store.put("c/1", b"x")
+    hold += ["a/b/1"]
+    monkeypatch.setattr(fcntl, "flock", lock)
+    store.put("a/b/2", b"y")
+    assert not hold
+    assert [facts.key for facts in store.list()] == ["a/b/2", "c/1"]
+
+
+def test_a_directory_that_others_remove_again_and_again_is_given_up(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("a", b"x")
+    monkeypatch.setattr(local, "is_at", lambda _path, _fd: False)
+    with pytest.raises(Unavailable, match="again and again"):
+        store.put("b/c", b"y")
+    assert [facts.key for facts in store.list()] == ["a"]
+
+
+@pytest.mark.parametrize("mode", [CREATE, OVERWRITE, IfMatch("version")])
+def test_a_directory_that_is_made_where_an_object_is_to_be_is_looked_at_again(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    store.put("a/b", b"x")
+    is_dir, looks = Path.is_dir, list[Path]()
+
+    def make_behind(path: Path) -> bool:
+        found = is_dir(path)
+        if path == store.root / "a/c":
+            looks.append(path)
+            if len(looks) == 1:
+                path.mkdir()
+        return found
+
+    monkeypatch.setattr(Path, "is_dir", make_behind)
+    if isinstance(mode, IfMatch):
+        with pytest.raises(PreconditionFailed):
+            store.put("a/c", b"y", mode)
+    else:
+        store.put("a/c", b"y", mode)
+        assert store.get("a/c") == b"y"
+        assert len(looks) >= 2
+
+
+@pytest.mark.parametrize("mode", [CREATE, OVERWRITE])
+def test_directories_that_a_killed_writer_left_keep_no_name(store: LocalStore, mode: Mode) -> None:
+    store.put("a/b/c/d", b"x")
+    (store.root / "a/b/e/f").mkdir(parents=True)
+    store.put("a/b/e", b"y", mode)
+    assert [facts.key for facts in store.list()] == ["a/b/c/d", "a/b/e"]
 
 
 def test_a_directory_that_is_a_link_stays(store: LocalStore, tmp_path: Path) -> None:

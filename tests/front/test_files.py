@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from smq.filer.local import LocalStore
 from smq.filer.store import OVERWRITE, Data, Facts, OpenObject, Store
-from smq.front.files import LIST_LIMIT_MAX
+from smq.front.files import LIST_LIMIT_MAX, PARTS_MAX
 from smq.front.rights import FREE
 from smq.model.errors import Unavailable
 from smq.security.acls import Operation, PatternType
@@ -385,6 +385,19 @@ def test_a_part_of_a_name_does_not_start_with_a_dot(key: str) -> None:
     store = MemoryStore()
     assert call(front(store), "PUT", f"/filer/{key}", b"x").status == 400
     assert [*store.list("")] == []
+
+
+def test_a_new_name_has_few_parts_and_an_old_one_can_be_deleted() -> None:
+    """Each part of a new name costs a directory, and the disk's time for it."""
+    store = MemoryStore(lambda: 1)
+    deep = "/".join("a" * (PARTS_MAX + 1))
+    store.put(deep, b"x")
+    app = front(store)
+    refused = call(app, "PUT", f"/filer/{deep}", b"y")
+    assert (refused.status, refused.json["error"]) == (400, "a new name has at most 32 parts")
+    assert call(app, "GET", f"/filer/{deep}").body == b"x"
+    assert call(app, "DELETE", f"/filer/{deep}").status == 204
+    assert call(app, "PUT", f"/filer/{deep[2:]}", b"y").status == 201
 
 
 def test_a_payload_may_be_of_a_topic_whose_name_begins_with_a_dot() -> None:
