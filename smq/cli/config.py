@@ -134,7 +134,7 @@ def history(  # noqa: PLR0913  (one option each)
 
     Without --topic or --broker: the changes of everything that has settings.
     The broker keeps the newest 10,000 changes, also of topics that are gone, and of a value the
-    first 1,024 bytes.
+    first 512 bytes.
     """
     from smq.store.config_changes import open_config_changes  # noqa: PLC0415  (as below)
 

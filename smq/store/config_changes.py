@@ -11,7 +11,7 @@ from smq.store.database import Database
 CHANGES_MAX = 10_000  # Older ones go: clients change settings as often as they like.
 CLIENT_CHARACTERS_MAX = 255  # Kept of a client's own name, which may be long.
 # Kept of a value and of a resource's name, which may have 32 KiB: each start reads all changes.
-TEXT_BYTES_MAX = 1024
+TEXT_BYTES_MAX = 512
 
 
 class Changer(NamedTuple):

@@ -48,10 +48,10 @@ def test_of_long_texts_the_beginning_is_kept_and_how_long_they_are(tmp_path: Pat
     short = "t" * config_changes.TEXT_BYTES_MAX
     store.config_changes.note("group", group, {"a": short, "b": "1"}, {"a": wide, "b": "2"}, by(7))
     second, first = store.config_changes.newest(10, "group", group)
-    assert first.resource == second.resource == "g" * 1024 + "… (30000 bytes)"
-    assert (first.before, first.after) == (short, "\u00e9" * 512 + "… (10000 bytes)")
+    assert first.resource == second.resource == "g" * 512 + "… (30000 bytes)"
+    assert (first.before, first.after) == (short, "\u00e9" * 256 + "… (10000 bytes)")
     store.config_changes.note("group", group, {"a": wide}, {"a": wide[:-1] + "e"}, by(8))
-    assert store.config_changes.newest(1)[0].after == "\u00e9" * 512 + "… (9999 bytes)"
+    assert store.config_changes.newest(1)[0].after == "\u00e9" * 256 + "… (9999 bytes)"
     store.close()
 
 
