@@ -28,7 +28,8 @@ LED_MAX = 10_000  # A megabyte.
 
 
 class Coordinator:
-    """Topics, groups, offsets, producer ids and transactions over one store."""
+    """Topics, groups, offsets, producer ids and transactions over one store. Raises StoreError:
+    the store has more than fits (smq.coordinator.topics)."""
 
     def __init__(
         self, store: Store, config: Config, cluster: Cluster, chance: Chance, now: Now
@@ -44,6 +45,7 @@ class Coordinator:
         self.access = AccessControl(store, config)
         self.mutations = Mutations()
         self.topics = Topics(store, config, cluster, chance, room)
+        self.settings.check_room()
         self.groups = Groups(store, _group_rules(config), now)
         self.producer_ids = ProducerIds(store)
         places = Places(self._find_place, lambda: self.topics.config_changes)
@@ -67,9 +69,15 @@ class Coordinator:
 
     def take_settings(self) -> None:
         """Use and publish the settings in force. To be called after each change."""
+        self._lacks_room = self.settings.lacks_room
         self.topics.take_settings(self.config, self.settings.published)
         self.groups.take_rules(_group_rules(self.config))
         self.transactions.take_rules(_transaction_rules(self.config))
+
+    def take_freed_room(self) -> None:
+        """Put in force what there was no room for. To be called after topics have changed."""
+        if self._lacks_room:
+            self.take_settings()
 
     def _find_place(self, number: int) -> LedPartition | None:
         changes = self.topics.changes

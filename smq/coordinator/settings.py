@@ -11,7 +11,7 @@ from types import MappingProxyType
 from smq.coordinator.catalog_room import CatalogRoom
 from smq.model.catalog import BROKER, CLIENT_METRICS, GROUP, QUOTA
 from smq.model.config import Config
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, StoreError
 from smq.model.live_config import (
     ALL_NODES,
     Changed,
@@ -24,6 +24,9 @@ from smq.store.config_changes import Changer
 from smq.store.store import Store
 
 PUBLISHED = BROKER, CLIENT_METRICS, QUOTA
+# Earlier versions took more of them than there is room for: then the first are in force, of quotas
+# before those of the others.
+_LEFT_OUT = {QUOTA: "quotas", CLIENT_METRICS: "subscriptions of client metrics"}
 RESOURCES_MAX = 10_000  # Per type: all of them are in every process's memory.
 # Per type, as published: each change encodes all of them, in some 25 ms.
 BYTES_MAX = 1024 * 1024
@@ -48,33 +51,49 @@ class Settings:
     @property
     def published(self) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
         """The settings that other processes receive, by type, resource and name."""
-        found: dict[str, Mapping[str, Mapping[str, str]]] = {
-            kind: dict(self._configs.get(kind, {})) for kind in PUBLISHED
-        }
-        found[BROKER], found[QUOTA] = dict(self.changed), self._published_quotas()
+        found = {BROKER: dict(self.changed), **self._with_room()}
         return {kind: configs for kind, configs in found.items() if configs}
 
-    def _published_quotas(self) -> Mapping[str, Mapping[str, str]]:
-        """All quotas, or the first of them: earlier versions took more than a catalog can hold."""
-        if self._room.left >= 0:
-            return dict(self.quotas)
-        left = min(BYTES_MAX, self._room.left + self._bytes[QUOTA])
-        found: dict[str, Mapping[str, str]] = {}
-        for entity, quotas in self.quotas.items():
-            left -= _size(entity, quotas)
-            if left < 0:
-                break
-            found[entity] = quotas
+    @property
+    def lacks_room(self) -> bool:
+        """Whether not all that is stored may be published: an earlier version took too much."""
+        return self._room.left < 0
+
+    def check_room(self) -> None:
+        """Raises StoreError: there is no room even without what may be left out. To be called once
+        topics are counted."""
+        if self._room_beside() < 0:
+            raise StoreError(
+                "store.sqlite",
+                "its topics and the settings of brokers take more room than there is for them",
+            )
+
+    def _room_beside(self) -> int:
+        return self._room.left + sum(self._bytes[kind] for kind in _LEFT_OUT)
+
+    def _with_room(self) -> dict[str, Mapping[str, Mapping[str, str]]]:
+        """What may be left out, all of it or the first."""
+        stored = {kind: self._configs.get(kind, {}) for kind in _LEFT_OUT}
+        if not self.lacks_room:
+            return {kind: dict(resources) for kind, resources in stored.items()}
+        left = self._room_beside()
+        found: dict[str, Mapping[str, Mapping[str, str]]] = {}
+        for kind, resources in stored.items():
+            found[kind] = _first(resources, min(BYTES_MAX, left))
+            left -= sum(_size(name, configs) for name, configs in found[kind].items())
         return found
 
     @property
     def problems(self) -> list[str]:
         """A sentence for stored settings that cannot be in force."""
-        if self._room.left >= 0:
-            return self._problems
-        counts = f"{len(self._published_quotas())} of {len(self.quotas)}"
-        sentence = f"{counts} quotas are in force, since there is no room for more: delete some"
-        return [*self._problems, sentence]
+        found = self._with_room()
+        counts = {kind: (len(found[kind]), len(self._configs.get(kind, {}))) for kind in _LEFT_OUT}
+        return self._problems + [
+            f"{count} of {stored} {_LEFT_OUT[kind]} are in force, since there is no room for more: "
+            "delete some, or topics"
+            for kind, (count, stored) in counts.items()
+            if count < stored
+        ]
 
     def of_node(self, node_id: int) -> Config:
         """The config in force on a node."""
@@ -171,6 +190,19 @@ class Settings:
         self.changed, self._problems = usable(self.started, stored, stored)
         self.config = in_force(self.started, self.changed, ALL_NODES)
         self._of_nodes.clear()
+
+
+def _first(
+    resources: Mapping[str, Mapping[str, str]], bytes_max: int
+) -> dict[str, Mapping[str, str]]:
+    """The first resources, as many as fit."""
+    found: dict[str, Mapping[str, str]] = {}
+    for name, configs in resources.items():
+        bytes_max -= _size(name, configs)
+        if bytes_max < 0:
+            break
+        found[name] = configs
+    return found
 
 
 def _size(resource: str, configs: Mapping[str, str]) -> int:

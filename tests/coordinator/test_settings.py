@@ -10,7 +10,7 @@ from smq.coordinator.settings import Settings
 from smq.coordinator.topics import NewTopic
 from smq.model.catalog import BROKER, CLIENT_METRICS, GROUP, QUOTA
 from smq.model.client_quotas import key_of
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, StoreError
 from smq.store.config_changes import Changer
 from smq.store.store import Store
 from tests.coordinator.coordinator_driver import CONFIG, CoordinatorDriver
@@ -164,6 +164,58 @@ def test_a_store_with_more_quotas_than_the_catalog_holds_starts_with_the_first_o
         settings.configure(QUOTA, entity(number), {}, BY)
     assert (len(settings.published[QUOTA]), settings.problems) == (100, [])
     topics.create(NewTopic(name="a"), driver.now)
+
+
+def test_a_store_with_more_client_metrics_than_the_catalog_holds_starts_too(
+    driver: CoordinatorDriver,
+) -> None:
+    """The process ended at each start, and only quotas were named, of which there were none."""
+    configs = driver.store.resource_configs
+    for number in range(70):
+        configs.replace(CLIENT_METRICS, f"m{number}", {}, {"metrics": "a" * 30_000}, BY)
+    for number in range(20):
+        configs.replace(QUOTA, entity(number), {}, {"producer_byte_rate": "1.0"}, BY)
+    driver.store.commit()
+    driver.restart()
+    settings, topics = driver.coordinator.settings, driver.coordinator.topics
+    in_force = len(settings.published[CLIENT_METRICS])
+    assert (len(settings.published[QUOTA]), 10 < in_force < 40) == (20, True)
+    assert len(topics.catalog.encode()) <= 1024 * 1024
+    [problem] = driver.coordinator.problems
+    assert problem.startswith(f"{in_force} of 70 subscriptions of client metrics are in force")
+
+
+def test_quotas_that_were_left_out_come_into_force_once_topics_are_deleted(
+    driver: CoordinatorDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_room, "TOPIC_BYTES_MAX", 1024 * 1024)
+    configs = {"leader.replication.throttled.replicas": ",".join(["0:1"] * 100_000)}
+    wide = driver.coordinator.topics.create(NewTopic(name="a", configs=configs), driver.now)
+    for number in range(120):
+        rate = {"producer_byte_rate": "1.0"}
+        driver.store.resource_configs.replace(QUOTA, entity(number), {}, rate, BY)
+    driver.store.commit()
+    driver.restart()
+    coordinator = driver.coordinator
+    assert len(coordinator.topics.catalog.settings[QUOTA]) < 120
+    coordinator.topics.delete(coordinator.topics.find(wide.name))
+    coordinator.take_freed_room()
+    assert len(coordinator.topics.catalog.settings[QUOTA]) == 120
+    before = coordinator.topics.changes
+    coordinator.take_freed_room()
+    assert coordinator.topics.changes == before
+    assert coordinator.problems == []
+
+
+def test_a_store_with_more_settings_of_brokers_than_the_catalog_holds_is_refused(
+    driver: CoordinatorDriver,
+) -> None:
+    for node in map(str, range(40)):
+        rules = {"lag.alert.rules": "a" * 30_000}
+        driver.store.resource_configs.replace(BROKER, node, {}, rules, BY)
+    driver.store.commit()
+    with pytest.raises(StoreError, match="settings of brokers take more room than there is"):
+        driver.restart()
 
 
 def test_a_setting_that_a_later_start_cannot_use_is_reported_kept_and_can_be_unset(

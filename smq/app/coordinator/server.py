@@ -308,6 +308,7 @@ class CoordinatorServer:
             for node in self._coordinator.config.node_ids if is_news else ():
                 self._errands.ask(node, FollowRights(), lambda _: None)
         if topics.changes != self._published_changes:
+            self._coordinator.take_freed_room()
             self._published_changes = topics.changes
             self._publish(topics.catalog.encode())
 

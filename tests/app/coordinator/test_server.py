@@ -14,7 +14,9 @@ from smq.app.coordinator.server import (
     GROUP_ANSWERS_A_TURN,
     RETRY_MS,
 )
+from smq.model.catalog import QUOTA
 from smq.model.errors import ErrorCode
+from smq.store.config_changes import Changer
 from smq.wire.generated.create_topics import (
     read_create_topics_response,
 )
@@ -76,6 +78,23 @@ def test_a_topic_is_committed_and_published_when_its_answer_comes(
     assert bench.published[-1].by_name["a"].id == response.topics[0].topic_id
     bench.store.rollback()
     assert [topic.name for topic in bench.store.manifest.topics()] == ["a"]
+
+
+def test_settings_that_topics_left_no_room_for_are_published_once_there_is_some(
+    bench: Bench, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They came into force only when somebody changed another setting."""
+    coordinator, rate = bench.server._coordinator, {"producer_byte_rate": "1.0"}
+    coordinator.settings.configure(QUOTA, "client", rate, Changer("c", "h", 1))
+    coordinator.settings._room.count(1 << 30)  # As an earlier version let it grow.
+    coordinator.take_settings()
+    create(peer, "a")
+    bench.turn(3)
+    assert bench.published[-1].settings == {}
+    coordinator.settings._room.count(-(1 << 30))
+    create(peer, "b")
+    bench.turn(3)
+    assert bench.published[-1].settings == {QUOTA: {"client": rate}}
 
 
 def test_nothing_is_published_when_nothing_has_changed(bench: Bench, peer: Peer) -> None:
