@@ -65,6 +65,7 @@ class FakePartition:
         self.end = 0
         self.start = 0
         self.sequences: dict[int, int] = {}
+        self.fetch_error = ErrorCode.NONE
 
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
         (batch,) = read_batches(data)
@@ -348,7 +349,7 @@ class FakeKafka:
                     )
                 )
                 continue
-            error = code
+            error = code or partition.fetch_error
             if not partition.start <= each.fetch_offset <= partition.end:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
             if partition.leader != node_id:

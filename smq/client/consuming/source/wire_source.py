@@ -13,7 +13,7 @@ partitions that gave records come last in the next request.
 Brokers that know topic ids are asked by id, so that no reader continues at an old position in a
 topic that was deleted and created again: its partitions start over. If a topic is missing, or
 cannot start over, `take` raises once the other topics have returned their records, and later tries
-again.
+again. So it does for a partition that its leader refuses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,6 +74,7 @@ class WireSource:
     _missing   topics that cannot be read, with the last reason
     _is_told   whether that was raised
     _left_at   when the last take ended: a caller's pause does not count as failing
+    _refused   why a partition was refused whose answer had records of others: for the next take
     """
 
     def __init__(
@@ -98,6 +99,8 @@ class WireSource:
         self._left_at = 0.0
         self._missing: dict[str, BrokerError] = {}
         self._is_told = False
+        self._refused: BrokerError | None = None
+        self._forget_at = 0.0
         self._look_at = 0.0  # When to look for missing topics again.
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
@@ -153,6 +156,7 @@ class WireSource:
         if not self._partitions or self._clock.monotonic_s() < self._retry_at:
             return []
         self._tell_missing()  # The last take returned records first.
+        self._tell_refused()
         taken: list[Taken] = []
         try:
             self._begin_anew()
@@ -182,6 +186,11 @@ class WireSource:
         if self._missing and not self._is_told:
             self._is_told = True
             raise next(iter(self._missing.values()))
+
+    def _tell_refused(self) -> None:
+        refused, self._refused = self._refused, None
+        if refused is not None and not _passes(refused):
+            raise refused
 
     def _begin_anew(self) -> None:
         """Reset partitions whose topic was created again; note missing topics."""
@@ -244,7 +253,8 @@ class WireSource:
     def _read(self, response: FetchResponse, asked: dict[TopicPartition, Spot]) -> list[Taken]:
         check(response.error_code)
         names = {topic_id: name.topic for name, (_, topic_id) in asked.items()}
-        taken = []
+        taken: list[Taken] = []
+        refused: BrokerError | None = None
         for topic in response.responses:
             for data in topic.partitions:
                 name = TopicPartition(
@@ -253,9 +263,24 @@ class WireSource:
                 partition = self._partitions.get(name)
                 if partition is None or asked.get(name) != (partition.position, partition.topic_id):
                     continue  # No longer wanted.
-                taken += self._take(partition, data)
+                try:
+                    taken += self._take(partition, data)
+                except BrokerError as error:
+                    refused = refused or error
+        if refused is not None:
+            if not taken:
+                raise refused
+            self._refused = refused
+            self._forget_leaders()
         self._failing_since = None
         return taken
+
+    def _forget_leaders(self) -> None:
+        """Ask for the leaders again, but not for each answer."""
+        now = self._clock.monotonic_s()
+        if now >= self._forget_at:
+            self._cluster.forget()
+            self._forget_at = now + RETRY_SECONDS
 
     def _take(self, partition: Partition, data: PartitionData) -> list[Taken]:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

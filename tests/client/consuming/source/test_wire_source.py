@@ -14,7 +14,7 @@ from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.source import Partition
 from smq.client.consuming.source.wire_source import WireSource
 from smq.client.errors import BrokerUnavailable, NoSuchTopic
-from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.cluster import PASSING, Cluster
 from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.offsets import EARLIEST
 from smq.client.names import TopicPartition
@@ -276,6 +276,41 @@ def test_a_topic_that_is_missing_does_not_hold_up_the_others(
     source.remove(b)
     fill(kafka, 9, 3, partitions=1)
     assert read(source, 3) == [9, 10, 11], "nobody is told of what he does not read"
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+)
+def test_a_partition_that_fails_does_not_hold_up_the_others(
+    kafka: FakeKafka, source: WireSource, error: ErrorCode
+) -> None:
+    """Found by the simulator (seed 13240): all that was read with it was thrown away, again and
+    again, as long as a disk did not give its page."""
+    (bad, good) = kafka.add_topic("a", 2)
+    good.leader = bad.leader
+    bad.fetch_error = error
+    source.add(partitions(0, 0))
+    told, found = list[ErrorCode](), list[int]()
+
+    def look() -> None:
+        try:
+            found.extend(step(source))
+        except BrokerError as raised:
+            told.append(raised.code)
+
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    for first in range(0, 30, 10):
+        fill(kafka, first, 10)
+        while len(found) < (first + 10) // 2 or (not told and error not in PASSING):
+            assert time.monotonic() < deadline, found
+            look()
+    assert found == [*range(1, 30, 2)]
+    assert {*told} == {error} - PASSING
+    bad.fetch_error = ErrorCode.NONE
+    while len(found) < 30:
+        assert time.monotonic() < deadline, found
+        look()
+    assert sorted(found) == [*range(30)]
 
 
 def test_brokers_without_ids_of_topics_are_asked_by_name(
