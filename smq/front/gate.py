@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from types import MappingProxyType
 from urllib.parse import urlencode
 
@@ -28,17 +29,27 @@ from smq.front.places import WaitingPlaces
 from smq.front.rights import (
     FREE,
     LOGIN_PATH,
+    SQL_PATH,
     HttpRights,
     api_of,
     give_rights,
     give_visit,
     may_come_by_session,
     refusal_of_user,
+    user_in,
     visit_in,
 )
 from smq.front.sessions import Visit
-from smq.front.slots import FORMS_MAX, RETRY_AFTER_S, Slots, slot_of
-from smq.front.streams import Silent, read_ahead
+from smq.front.slots import (
+    DRAINS_MAX,
+    FORMS_MAX,
+    QUERIES_MAX,
+    RETRY_AFTER_S,
+    RequestSlot,
+    Slots,
+    slot_of,
+)
+from smq.front.streams import Silent, give_drain, read_ahead
 from smq.front.turns import standing_of
 from smq.model.printable import say_error
 from smq.security.addresses import network_of
@@ -79,7 +90,8 @@ class Gate:
     - for which no slot is free (smq.front.slots), or of whose user too many are answered.
 
     The connection is told whether who asked is known: others wait for their turn (smq.front.turns).
-    The form of a login is read before anything is done for it, and takes no slot.
+    The form of a login, and the text of a query, are read before anything is done for them, and
+    take no slot meanwhile. Nor does a refused request whose body is read to its end.
     """
 
     def __init__(
@@ -93,7 +105,11 @@ class Gate:
         self._rights = rights
         self._hosts = LOCALHOST | {each.lower() for each in hosts}
         self._pages = [each for each in routes if isinstance(each, Page)]
-        self._slots, self._forms = Slots(), WaitingPlaces(FORMS_MAX)
+        self._slots, self._drains = Slots(), WaitingPlaces(DRAINS_MAX)
+        self._ahead = {
+            ("POST", LOGIN_PATH): WaitingPlaces(FORMS_MAX),
+            ("POST", SQL_PATH): WaitingPlaces(QUERIES_MAX),
+        }
         self._users = Counter[Principal]()
         self._said_s: float | None = None
 
@@ -102,9 +118,6 @@ class Gate:
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
-        needs_login = self._rights.needs_login(scope["path"])
-        is_login = (scope["method"], scope["path"]) == ("POST", LOGIN_PATH)
-        slot = None if is_login else slot_of(scope, needs_login=needs_login)
         give_rights(scope, None)
         # A request that outlasts a stop is cancelled: its connection just ends.
         with suppress(asyncio.CancelledError):
@@ -112,20 +125,42 @@ class Gate:
             standing_of(scope).is_known = refusal is None and self._rights.knows_all(scope["path"])
             if refusal is None:
                 refusal = await self._admit(scope)
-            if refusal is None and is_login:
-                receive, refusal = await self._form(scope, receive)
+            if refusal is None:
+                receive, refusal = await self._read_ahead(scope, receive)
+            slot = self._slot(scope)
             if refusal is None and slot is not None and self._slots.is_full(slot):
                 refusal = self._too_many()
-            taken = nullcontext() if refusal or slot is None else self._slots.taken(slot)
-            with taken, self._of_session(scope) as too_many:
+            with ExitStack() as taken, self._of_session(scope) as too_many:
+                if refusal is None and slot is not None:
+                    taken.enter_context(self._slots.taken(slot))
+                give_drain(scope, partial(self._draining, taken, _whose(scope)))
                 answer = refusal or too_many or self._inner
                 await answer(scope, receive, _with_headers(send))
 
-    async def _form(self, scope: Scope, receive: Receive) -> tuple[Receive, Response | None]:
-        """Read the form of a login: what receives it from then on, or the refusal."""
-        client = scope.get("client")
+    def _slot(self, scope: Scope) -> RequestSlot | None:
+        """The slot that a request needs, once it is known who asks; a login's form needs none."""
+        if (scope["method"], scope["path"]) == ("POST", LOGIN_PATH):
+            return None
+        slot = slot_of(scope, needs_login=self._rights.needs_login(scope["path"]))
+        return slot if slot is None else slot._replace(user=user_in(scope))
+
+    @asynccontextmanager
+    async def _draining(self, taken: ExitStack, whose: str) -> AsyncIterator[None]:
+        """Read the rest of a refused request within the block, which others need no slot for.
+        Raises TimeoutError if another gets its place.
+        """
+        taken.close()
+        async with self._drains.place(whose):
+            yield
+
+    async def _read_ahead(self, scope: Scope, receive: Receive) -> tuple[Receive, Response | None]:
+        """Read the form of a login, or the text of a query: what receives it from then on, or the
+        refusal."""
+        places = self._ahead.get((scope["method"], scope["path"]))
+        if places is None:
+            return receive, None
         try:
-            async with self._forms.place(network_of(client[0]) if client else ""):
+            async with places.place(_whose(scope)):
                 return await read_ahead(scope, receive, FORM_BYTES_MAX), None
         except TimeoutError:
             return receive, self._too_many({"connection": "close"})
@@ -238,6 +273,14 @@ class Gate:
             say_error("front: too many requests at once; more are refused")
         headers = {"retry-after": str(RETRY_AFTER_S), **headers}
         return error(503, "too many requests are being answered already", headers)
+
+
+def _whose(scope: Scope) -> str:
+    """What who asks waits with: his other requests, or those of his network."""
+    user, client = user_in(scope), scope.get("client")
+    if user is not None:
+        return str(user)
+    return network_of(client[0]) if client else ""
 
 
 def _no_session(scope: Scope, headers: Mapping[bytes, bytes]) -> Response:

@@ -29,6 +29,7 @@ from smq.model.catalog import NAMESPACE_DEFAULT
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
 from smq.model.segments import SEGMENTS_PREFIX
 from smq.security.acls import Operation
+from smq.security.principals import Principal
 from smq.security.rights import EVERYTHING, Rights
 
 FOR_ALL = frozenset({LIVE_PATH, READY_PATH})
@@ -162,6 +163,12 @@ def rights_of(request: Request) -> Rights:
 def has_logged_in(request: Request) -> bool:
     """Whether who asks has said who he is, so that it does not count from where."""
     return rights_of(request) is not EVERYTHING
+
+
+def user_in(scope: Scope) -> Principal | None:
+    """Who has logged in to ask; None: nobody has."""
+    rights: Rights = scope[_RIGHTS]
+    return None if rights is EVERYTHING else rights.peer.principal
 
 
 def check_topic(request: Request, operation: Operation, topic: str) -> None:

@@ -1,12 +1,15 @@
 """Slots for requests that are answered at the same time: slow uploads never shut out a page.
 
-A client decides how long a transfer takes, so transfers have slots of their own. An address beyond
-loopback gets a share of each kind's slots. Health is always answered.
+A client decides how long a transfer takes, so transfers have slots of their own. A user gets a
+share of each kind's slots, and so does an address beyond loopback. Health is always answered.
 
 Who has not logged in holds no slot, so that no number of logins takes one from who has. He waits in
 one of three places, each of which is bounded and fair by itself: the form of a login comes in
 (smq.front.places), the thread that checks passwords is busy (smq.front.lane), what was shown was
 wrong and the answer is late (smq.front.places again).
+
+Who has logged in and may nothing holds none for long either: the text of a query comes in, and the
+body of a refused request is read to its end, in such places of their own.
 """
 
 from collections import Counter
@@ -19,6 +22,7 @@ from typing import NamedTuple
 from starlette.types import Scope
 
 from smq.security.addresses import network_of
+from smq.security.principals import Principal
 
 HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
 METRICS_PATH = "/metrics"
@@ -28,10 +32,12 @@ PAGES_MAX = 128
 REQUESTS_MAX = TRANSFERS_MAX + PAGES_MAX
 FORMS_MAX = 128  # Of logins that come in; each may have 80 KiB.
 LATE_MAX = 128  # Answers that are late; of more the oldest are answered.
+QUERIES_MAX = 128  # Texts of queries that come in; each has as much as a form.
+DRAINS_MAX = 128  # Bodies of refused requests that are read: of more the oldest are not.
 LINE_MAX = 256  # For a thread that checks some two hundred passwords a second, and as many again.
-WAITING_MAX = FORMS_MAX + LATE_MAX + 2 * LINE_MAX  # Without a slot.
+WAITING_MAX = FORMS_MAX + LATE_MAX + QUERIES_MAX + DRAINS_MAX + 2 * LINE_MAX  # Without a slot.
 RETRY_AFTER_S = 1
-SHARE = 4  # An address has at most one slot in this many.
+SHARE = 4  # A user has at most one slot in this many, and an address.
 TRANSFERS = ("/filer/", "/sql")
 
 
@@ -43,41 +49,53 @@ class SlotKind(Enum):
 
 
 class RequestSlot(NamedTuple):
-    """What a request occupies. `address` is None for programs on this host."""
+    """What a request occupies.
+
+    address   None: of programs on this host
+    user      None: nobody has to log in for it
+    """
 
     kind: SlotKind
     address: str | None
+    user: Principal | None = None
 
     @property
     def slots(self) -> int:
         """How many slots its kind has."""
         return PAGES_MAX if self.kind is SlotKind.PAGE else TRANSFERS_MAX
 
+    @property
+    def holders(self) -> list[tuple[SlotKind, str | Principal]]:
+        """Those of whose share it is."""
+        return [(self.kind, each) for each in (self.address, self.user) if each]
+
 
 class Slots:
     """The slots of one front."""
 
     def __init__(self) -> None:
-        self._taken = Counter[RequestSlot]()
+        self._of_holder = Counter[tuple[SlotKind, str | Principal]]()
         self._of_kind = Counter[SlotKind]()
 
     def is_full(self, slot: RequestSlot) -> bool:
         """Whether no request like this may be answered now."""
-        share = slot.slots // SHARE if slot.address else slot.slots
-        return self._of_kind[slot.kind] >= slot.slots or self._taken[slot] >= share
+        share = slot.slots // SHARE
+        has_share = all(self._of_holder[each] < share for each in slot.holders)
+        return self._of_kind[slot.kind] >= slot.slots or not has_share
 
     @contextmanager
     def taken(self, slot: RequestSlot) -> Iterator[None]:
         """Occupy a slot within the block."""
-        self._taken[slot] += 1
+        self._of_holder.update(slot.holders)
         self._of_kind[slot.kind] += 1
         try:
             yield
         finally:
             self._of_kind[slot.kind] -= 1
-            self._taken[slot] -= 1
-            if not self._taken[slot]:
-                del self._taken[slot]
+            for each in slot.holders:
+                self._of_holder[each] -= 1
+                if not self._of_holder[each]:
+                    del self._of_holder[each]
 
 
 def slot_of(scope: Scope, *, needs_login: bool = False) -> RequestSlot | None:

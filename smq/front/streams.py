@@ -5,8 +5,14 @@ Only a few pieces of an object are in memory, whatever its size: the store waits
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -25,6 +31,7 @@ DRAIN_S = 2.0
 # slot for ever. The client may lag behind by as many seconds of waiting.
 PACE_BYTES_S = 16 * 1024
 LARGE_LAG_S, SMALL_LAG_S = 60.0, 10.0
+_DRAIN = "smq.drain"  # In a request's scope.
 
 T = TypeVar("T")
 
@@ -118,6 +125,11 @@ async def paced(request: Request, lag_s: float) -> AsyncIterator[bytes]:
         yield piece
 
 
+def give_drain(scope: Scope, place: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+    """Have the body be read within such a block, if the request is refused."""
+    scope[_DRAIN] = place
+
+
 async def drain(request: Request) -> None:
     """Read, for a limited time, what the client of a refused request still sends.
 
@@ -127,9 +139,10 @@ async def drain(request: Request) -> None:
     left = DRAIN_BYTES_MAX
     if "expect" in request.headers:
         return
+    place: Callable[[], AbstractAsyncContextManager[None]] = request.scope.get(_DRAIN, nullcontext)
     # RuntimeError: the body was read already.
     with suppress(TimeoutError, ClientDisconnect, RuntimeError):
-        async with asyncio.timeout(DRAIN_S):
+        async with place(), asyncio.timeout(DRAIN_S):
             async for piece in request.stream():
                 left -= len(piece)
                 if left < 0:

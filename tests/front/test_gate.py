@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from smq.front import gate, lane, slots
+from smq.front import gate, lane, slots, streams
 from smq.front.gate import Gate
 from smq.front.logins import Asking
 from smq.front.rights import FREE, HttpRights
 from smq.front.turns import PeerStanding
 from smq.testing.memory_store import MemoryStore
-from tests.front.asgi import GONE, Call, at_once, call, front
+from tests.front.asgi import GONE, Call, at_once, call, call_async, front, scope_of
 from tests.front.users import as_user, rights_for
 
 
@@ -176,6 +176,7 @@ def test_wrong_passwords_take_no_slot_from_who_is_logged_in(
     """400 wrong passwords had who was logged in refused."""
     monkeypatch.setattr(lane, "LINE_MAX", 2)
     monkeypatch.setattr(slots, "TRANSFERS_MAX", 1)
+    monkeypatch.setattr(slots, "SHARE", 1)
     app = front(MemoryStore(), rights=rights_for())
     path = "/filer/docs/a"
     assert call(app, "GET", path, **as_user("alice")).status == 403
@@ -188,12 +189,12 @@ def test_wrong_passwords_take_no_slot_from_who_is_logged_in(
 
 
 class SlowForm:
-    """A client that begins the form of a login and sends nothing more."""
+    """A client that begins the form of a login, or another body, and sends nothing more."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, scope: Scope | None = None) -> None:
         self.status = 0
         self.end = asyncio.Event()
-        scope = login_scope("127.0.0.1")
+        scope = login_scope("127.0.0.1") if scope is None else scope
         self.task: asyncio.Future[None] = asyncio.ensure_future(
             app(scope, self._receive, self._send)
         )
@@ -245,6 +246,35 @@ def test_the_gate_lets_a_login_pass_slow_forms(monkeypatch: pytest.MonkeyPatch) 
         for each in slow:
             each.end.set()
             await asyncio.wait_for(each.task, 20)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/sql"), ("PUT", "/filer/docs/a")])
+def test_bodies_that_do_not_come_take_no_slot_from_others(
+    monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    """Who may nothing had 34 to 49 of 50 requests of others refused."""
+    monkeypatch.setattr(slots, "TRANSFERS_MAX", 2)
+    monkeypatch.setattr(slots, "SHARE", 1)
+    monkeypatch.setattr(gate, "QUERIES_MAX", 3)
+    monkeypatch.setattr(gate, "DRAINS_MAX", 3)
+    monkeypatch.setattr(streams, "DRAIN_S", 60.0)
+    app = front(MemoryStore(), rights=rights_for())
+
+    async def run() -> None:
+        assert {await status_of("alice"), await status_of("bob")} == {403}
+        slow = [SlowForm(app, scope_of(method, path, as_user("alice"))) for _ in range(5)]
+        await asyncio.wait_for(asyncio.gather(*(each.task for each in slow[:2])), 20)
+        assert [each.status > 0 for each in slow] == [True, True, False, False, False]
+        assert await status_of("bob") == 403, "no slot of his is taken"
+        for each in slow:
+            each.end.set()
+            await asyncio.wait_for(each.task, 20)
+
+    async def status_of(user: str) -> int:
+        asked = call_async(app, Call("GET", "/filer/docs/a", headers=as_user(user)))
+        return (await asyncio.wait_for(asked, 20)).status
 
     asyncio.run(run())
 

@@ -1,10 +1,11 @@
-"""Slots of pages and of transfers, and shares of addresses beyond loopback."""
+"""Slots of pages and of transfers, and shares of users and of addresses beyond loopback."""
 
 from contextlib import ExitStack
 
 import pytest
 
 from smq.front.slots import PAGES_MAX, SHARE, TRANSFERS_MAX, RequestSlot, Slots, slot_of
+from smq.security.principals import Principal
 
 
 def slot(path: str, host: str = "127.0.0.1") -> RequestSlot | None:
@@ -48,3 +49,18 @@ def test_an_address_beyond_loopback_has_a_share() -> None:
         assert slots.is_full(far)
         assert not slots.is_full(other)
         assert not slots.is_full(near)
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.1"], ["10.0.0.1", "10.0.1.1", "127.0.0.1"]])
+def test_a_user_has_a_share_wherever_he_comes_from(hosts: list[str]) -> None:
+    """Who may nothing had all slots of this host, and so of all who come through its proxy."""
+    slots, mallory, bob = Slots(), Principal("User", "mallory"), Principal("User", "bob")
+    found = [slot("/sql", host) for host in hosts]
+    hers = [each._replace(user=mallory) for each in found if each is not None]
+    with ExitStack() as stack:
+        for n in range(TRANSFERS_MAX // SHARE):
+            assert not slots.is_full(hers[n % len(hers)])
+            stack.enter_context(slots.taken(hers[n % len(hers)]))
+        assert all(slots.is_full(each) for each in hers)
+        assert not slots.is_full(hers[-1]._replace(user=bob))
+    assert not any(slots.is_full(each) for each in hers)
