@@ -38,6 +38,7 @@ _STALE = frozenset(
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 def group_of(name: str) -> str:
@@ -143,12 +144,11 @@ class GroupCommits:
     ) -> None:
         """Raises BrokerError, CallRefused."""
         for _ in range(ATTEMPTS):
-            there = ((name, each) for name, each in noted.items() if self.is_there(each.topic))
-            offsets = {name: each.offset for name, each in there}
-            if not offsets:
+            there = {name: each for name, each in noted.items() if self.is_there(each.topic)}
+            if not there:
                 return
             voice = self.members.voice(group.name)
-            commit = partial(_commit, group=group.name, offsets=offsets, voice=voice)
+            commit = partial(_commit, group=group.name, noted=there, voice=voice)
             if await self._broker.ask(commit, group.asker):
                 return
             await self.members.renew(group.name)
@@ -164,12 +164,15 @@ class GroupCommits:
 
 
 def _commit(
-    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], voice: GroupVoice
+    cluster: Cluster, group: str, noted: Mapping[TopicPartition, _NotedOffset], voice: GroupVoice
 ) -> bool:
-    """Commit; False if the coordinator does not know the member, or another generation."""
-    for refused in commit_offsets(cluster, group, offsets, voice):
+    """Commit; False if the coordinator does not know the member, or another generation. By ids: a
+    topic may be replaced by another one of its name on the way."""
+    offsets = {name: each.offset for name, each in noted.items()}
+    ids = {name.topic: each.topic.id for name, each in noted.items()}
+    for refused in commit_offsets(cluster, group, offsets, voice, ids):
         if refused.error_code in _STALE:
             return False
-        if refused.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # It was deleted.
+        if refused.error_code not in _GONE:
             check(refused.error_code, f"group {group} does not take its offsets")
     return True

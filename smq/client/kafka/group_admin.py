@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from smq.client.errors import Act
 from smq.client.kafka.admin import coordinator
@@ -12,12 +13,14 @@ from smq.client.kafka.questions import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     OFFSET_COMMIT,
+    OFFSET_COMMIT_BY_ID,
     OFFSET_DELETE,
     OFFSET_FETCH,
     Question,
 )
 from smq.client.names import TopicPartition, by_topic
 from smq.wire.api import Request, Response
+from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.delete_groups import DeleteGroupsRequest
 from smq.wire.generated.describe_groups import DescribedGroup, DescribeGroupsRequest
 from smq.wire.generated.offset_commit import (
@@ -107,15 +110,19 @@ def commit_offsets(
     group_id: str,
     offsets: Mapping[TopicPartition, int],
     by: GroupVoice = OUTSIDE,
+    ids: Mapping[str, UUID] | None = None,
 ) -> list[RefusedOffset]:
     """Commit offsets for a group that has no members, or by one; returns the partitions that were
     refused.
 
-    The coordinator refuses all (UNKNOWN_MEMBER_ID) if the group has got members meanwhile.
+    The coordinator refuses all (UNKNOWN_MEMBER_ID) if the group has got members meanwhile. With the
+    `ids` of the topics (KIP-848) another topic that has got a name meanwhile is not meant: then it
+    is UNKNOWN_TOPIC_ID.
     """
     topics = [
         OffsetCommitRequestTopic(
             name=topic,
+            topic_id=ids[topic] if ids else ZERO_UUID,
             partitions=[
                 OffsetCommitRequestPartition(
                     partition_index=each, committed_offset=offsets[TopicPartition(topic, each)]
@@ -132,7 +139,11 @@ def commit_offsets(
         group_instance_id=None,
         topics=topics,
     )
-    response = _ask_coordinator(cluster, group_id, OFFSET_COMMIT, request)
+    question = OFFSET_COMMIT_BY_ID if ids else OFFSET_COMMIT
+    response = _ask_coordinator(cluster, group_id, question, request)
+    names = {topic_id: name for name, topic_id in (ids or {}).items()}
+    for each in response.topics:
+        each.name = each.name or names.get(each.topic_id, "")
     return _refused(offsets, response)
 
 

@@ -64,6 +64,7 @@ OFFSET_FETCH = Question(
 OFFSET_COMMIT = Question(
     apis.OFFSET_COMMIT, version_max=8
 )  # Later ones are for groups of the consumer protocol.
+OFFSET_COMMIT_BY_ID = Question(apis.OFFSET_COMMIT)  # From 10: for brokers of our own version.
 ADD_PARTITIONS_TO_TXN = Question(
     apis.ADD_PARTITIONS_TO_TXN, version_max=3
 )  # Later ones are for brokers.

@@ -38,7 +38,10 @@ class Asked:
         await asyncio.sleep(0)
         if self.errors:
             raise self.errors.pop(0)
-        self.committed.append(work.keywords)  # type: ignore[attr-defined]
+        said = dict(work.keywords)  # type: ignore[attr-defined]
+        if "noted" in said:
+            said["offsets"] = {name: each.offset for name, each in said.pop("noted").items()}
+        self.committed.append(said)
         return self.takes.pop(0) if self.takes else True
 
 

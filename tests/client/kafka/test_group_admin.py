@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from smq.client.kafka.admin import create_topic
+from smq.client.kafka.admin import create_topic, delete_topic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.group_admin import (
     commit_offsets,
@@ -58,6 +58,23 @@ def test_a_partition_that_is_not_there_is_refused_alone(smq_session_broker: SmqB
         assert refused.name == not_there
         assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert committed_offsets(cluster, name) == {there: 1}
+
+
+def test_an_offset_that_is_committed_by_id_is_not_of_another_topic_of_its_name(
+    smq_session_broker: SmqBroker,
+) -> None:
+    name = uuid4().hex[:8]
+    place = TopicPartition(name, 0)
+    with Cluster(smq_session_broker.bootstrap) as cluster:
+        create_topic(cluster, name, 1)
+        ids = {name: cluster.topic(name).topic_id}
+        assert commit_offsets(cluster, name, {place: 3}, ids=ids) == []
+        assert committed_offsets(cluster, name) == {place: 3}
+        delete_topic(cluster, name)
+        create_topic(cluster, name, 1)
+        (refused,) = commit_offsets(cluster, name, {place: 4}, ids=ids)
+        assert (refused.name, refused.error_code) == (place, ErrorCode.UNKNOWN_TOPIC_ID)
+        assert committed_offsets(cluster, name) == {}
 
 
 @pytest.mark.parametrize("index", [None, 1])
