@@ -136,6 +136,7 @@ class HttpConnection(H11Protocol):
         self.app_state = {**self.app_state, **self.standing.in_state()}
         self._turns = Turns() if turns is None else turns
         self._waits = False  # For its turn.
+        self._user = ""  # Whose request comes in, if that is known.
         self.rests_since_s = 0.0
         self._rest_end: asyncio.TimerHandle | None = None
         self._slow_end: asyncio.TimerHandle | None = None
@@ -168,8 +169,9 @@ class HttpConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived, perhaps the end of a request's head."""
         if not self._waits:
-            is_known = self.standing.is_known or self._turns.knows(data)
-            self._parser.left = EVENTS_A_TURN if is_known else 0
+            self._parser.left = 0
+            if self.conn.their_state is not h11.SEND_BODY:
+                self._user = self._turns.user_of(data)
         super().data_received(data)
 
     def go_on(self) -> bool:
@@ -187,7 +189,10 @@ class HttpConnection(H11Protocol):
         super().handle_events()
         if self._parser.is_cut and not self._waits and not self.transport.is_closing():
             self._waits = True
-            self._turns.want(self, self.address, again=self.standing.has_asked)
+            standing, user = self.standing, self._user or self.standing.user
+            is_known = standing.is_known or bool(user)
+            whose = user or self.address
+            self._turns.want(self, whose, again=standing.has_asked, is_known=is_known)
         self._reading.wait(waits=self._waits)
         if not self.rests:
             self._stop_timer()
@@ -196,8 +201,7 @@ class HttpConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """The answer is complete; uvicorn starts the next request, if that has arrived."""
-        if not self.standing.is_known:
-            self._parser.left = 0
+        self._parser.left = 0
         super().on_response_complete()
         if self.rests:
             self._rest()

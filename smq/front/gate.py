@@ -122,7 +122,8 @@ class Gate:
         # A request that outlasts a stop is cancelled: its connection just ends.
         with suppress(asyncio.CancelledError):
             refusal = self._refusal(scope)
-            standing_of(scope).is_known = refusal is None and self._rights.knows_all(scope["path"])
+            knows_all = self._rights.knows_all(scope["path"])
+            standing_of(scope).learn(is_known=refusal is None and knows_all)
             if refusal is None:
                 refusal = await self._admit(scope)
             if refusal is None:
@@ -186,7 +187,7 @@ class Gate:
             user_rights.api = api_of(method, path)
             give_rights(scope, user_rights)
             give_visit(scope, visit)
-            standing_of(scope).is_known = True
+            standing_of(scope).learn(str(peer.principal), is_known=True)
             return None
         if needs_session:
             return _no_session(scope, headers)
@@ -237,7 +238,8 @@ class Gate:
                 rights = await logins.rights(asking)
         except LoginRefused as refused:
             return self._too_many() if refused.answer.status_code == 503 else refused.answer
-        standing.is_known, standing.has_tried = True, False
+        standing.learn(str(rights.peer.principal), is_known=True)
+        standing.has_tried = False
         rights.api = api_of(scope["method"], scope["path"])
         give_rights(scope, rights)
         return refusal_of_user(scope["path"], rights)

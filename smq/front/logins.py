@@ -247,15 +247,17 @@ class HttpLogins:
         self._audit.logged_in(self._peer(asking, found.user), _how(shown))
         return found
 
-    def knows(self, data: bytes) -> bool:
-        """Whether the head of a request, as it comes in, shows what is known to be right."""
+    def user_of(self, data: bytes) -> str:
+        """Whose login, known to be right, the head of a request shows while it comes in; else
+        empty."""
         found = _AUTHORIZATION.search(data, 0, HEAD_BYTES)
         if found is None:
-            return False
+            return ""
         try:
-            return self._known_by(self._shown(found[1])) is not None
+            known = self._known_by(self._shown(found[1]))
         except LoginRefused:
-            return False
+            return ""
+        return "" if known is None else str(Principal(USER, known.user))
 
     def _rights_of_user(self, asking: Asking, user: str) -> Rights:
         return self.rights_of(self._peer(asking, user))

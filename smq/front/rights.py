@@ -81,12 +81,14 @@ class HttpRights:
         """Whether all whom `refusal` lets pass are known: without rules, and by the token."""
         return not self.has_rules or path == METRICS_PATH
 
-    def knows(self, data: bytes) -> bool:
-        """Whether the head of a request, as it comes in, shows a login that was right. Only how
-        soon it is looked at depends on it."""
+    def user_of(self, data: bytes) -> str:
+        """Who has logged in, as the head of a request shows it while it comes in; else empty. Only
+        how soon it is looked at depends on it."""
         if self.logins is None:
-            return False
-        return self.logins.knows(data) or any(map(self.sessions.knows, ids_in_head(data)))
+            return ""
+        found = self.logins.user_of(data)
+        users = (found, *map(self.sessions.user_of, ids_in_head(data)))
+        return next(filter(None, users), "")
 
     def needs_login(self, path: str) -> bool:
         """Whether who asks must say who he is."""

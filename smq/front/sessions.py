@@ -98,9 +98,10 @@ class BrowserSessions:
         self._by_hash[self._hash(session_id)] = session
         return session_id
 
-    def knows(self, session_id: str) -> bool:
-        """Whether there is such a session, perhaps one that is over."""
-        return self._hash(session_id) in self._by_hash
+    def user_of(self, session_id: str) -> str:
+        """Whose session it is, which is perhaps over; empty: there is none."""
+        session = self._by_hash.get(self._hash(session_id))
+        return "" if session is None else str(session.principal)
 
     def visit(self, session_id: str, host: str, now_s: float, *, is_use: bool) -> Visit | None:
         """The session of a request from an address; None: there is none. `is_use`: a person has

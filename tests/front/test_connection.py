@@ -16,13 +16,13 @@ from uvicorn import Config, Server
 
 from smq.front import connection
 from smq.front.connection import (
-    EVENTS_OF_NEWCOMER,
     HEAD_BYTES_MAX,
     HEAD_LINES_MAX,
     HttpConnection,
     _Parser,
 )
-from smq.front.turns import Turns, standing_of
+from smq.front.turns import standing_of
+from tests.front.never import Never
 
 WAIT_S = 20
 LONG_BYTES = 50_000_000  # More than lies in sockets.
@@ -424,32 +424,29 @@ def test_a_long_head_is_refused_though_it_arrives_whole(data: bytes, size: int) 
         parsed(cut(data, size))
 
 
-def test_requests_behind_each_other_have_a_turn_each() -> None:
+@pytest.mark.parametrize("path", [b"/", b"/known"])
+def test_requests_behind_each_other_have_a_turn_each(path: bytes) -> None:
     class Counted(Watched):
         counts: list[int] = []  # noqa: RUF012  (of this test)
 
     async def run() -> None:
         async with serving(rest_s=60, protocol=Counted) as clients:
             reader, writer = await clients.connect()
-            writer.write(REQUEST * 500)
+            writer.write(REQUEST.replace(b" / ", b" %b " % path) * 500)
             async with asyncio.timeout(WAIT_S):
                 for _ in range(500):
                     await reader.readuntil(b"answer")
-        assert max(Counted.counts) <= EVENTS_OF_NEWCOMER
+        assert max(Counted.counts) <= 3
 
     asyncio.run(run())
 
 
 def test_a_user_does_not_wait_for_clients_that_have_not_logged_in() -> None:
     """By his connection, or by what he shows on a new one."""
-    waiting = list[HttpConnection]()
-
-    class Never(Turns):
-        def want(self, its: Any, whose: str, *, again: bool) -> None:
-            waiting.append(its)
+    turns = Never(lambda data: "alice" if b"shows a password" in data else "")
+    waiting = turns.waiting
 
     async def run() -> None:
-        turns = Never(lambda data: b"shows a password" in data)
         async with serving(rest_s=60, protocol=partial(HttpConnection, turns=turns)) as clients:
             known, new, other = [await clients.connect() for _ in range(3)]
             other[1].write(REQUEST)
@@ -469,14 +466,11 @@ def test_a_user_does_not_wait_for_clients_that_have_not_logged_in() -> None:
 
 
 def test_a_connection_that_waits_for_its_turn_receives_nothing_more() -> None:
-    waiting = list[HttpConnection]()
-
-    class Never(Turns):
-        def want(self, its: Any, whose: str, *, again: bool) -> None:
-            waiting.append(its)
+    turns = Never()
+    waiting = turns.waiting
 
     async def run() -> None:
-        async with serving(rest_s=60, protocol=partial(HttpConnection, turns=Never())) as clients:
+        async with serving(rest_s=60, protocol=partial(HttpConnection, turns=turns)) as clients:
             _, writer = await clients.connect()
             writer.write(chunked(b"/wait", 1_000_000))
             async with asyncio.timeout(WAIT_S):

@@ -166,7 +166,9 @@ def standing_after(path: str, rights: HttpRights, **headers: Any) -> PeerStandin
 def test_the_connection_learns_whether_who_asked_is_known(
     path: str, headers: dict[str, Any], is_known: bool
 ) -> None:
-    assert standing_after(path, rights_for(token="s3cret"), **headers).is_known == is_known
+    standing = standing_after(path, rights_for(token="s3cret"), **headers)
+    assert standing.is_known == is_known
+    assert standing.user == ("User:alice" if is_known and path != "/metrics" else "")
     assert standing_after(path, FREE, **{k: v for k, v in headers.items() if k != "host"}).is_known
 
 

@@ -354,10 +354,10 @@ def test_the_head_of_a_request_shows_whether_it_needs_a_check() -> None:
     for headers in (as_user("alice"), jwt):
         value = headers["authorization"].encode()
         head = b"GET / HTTP/1.1\r\nhost: x\r\nAuthorization:  %s\r\n\r\n" % value
-        assert not logins.knows(head)
+        assert not logins.user_of(head)
         log_in(logins, headers)
-        assert logins.knows(head)
-        assert not logins.knows(head.replace(b"Authorization", b"X-Other"))
-        assert not logins.knows(head.replace(b"host", b"x" * 10_000))
+        assert logins.user_of(head) == "User:alice"
+        assert not logins.user_of(head.replace(b"Authorization", b"X-Other"))
+        assert not logins.user_of(head.replace(b"host", b"x" * 10_000))
     for value in (b"", b"Basic", b"Basic !", b"Bearer x", b"\xff\xff \xff"):
-        assert not logins.knows(b"GET / HTTP/1.1\r\nauthorization:%s\r\n\r\n" % value)
+        assert not logins.user_of(b"GET / HTTP/1.1\r\nauthorization:%s\r\n\r\n" % value)

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.front import turns
-from smq.front.turns import STEPS_A_TURN, Line, PeerStanding, Turns, standing_of
+from smq.front.turns import (
+    KNOWN_STEPS_A_TURN,
+    STEPS_A_TURN,
+    Line,
+    PeerStanding,
+    Turns,
+    standing_of,
+)
 
 
 def taken(line: Line[str]) -> list[str]:
@@ -93,6 +100,33 @@ def test_a_turn_of_the_loop_has_few_steps() -> None:
     asyncio.run(run())
 
 
+def test_users_take_turns_and_wait_for_no_stranger() -> None:
+    """Who had logged in, and might do nothing, had the whole loop."""
+
+    async def run() -> None:
+        its, order = Turns(), list[str]()
+
+        class Noted(Waiting):
+            def __init__(self, name: str) -> None:
+                super().__init__()
+                self.name = name
+
+            def go_on(self) -> bool:
+                order.append(self.name)
+                return super().go_on()
+
+        for _ in range(10 * KNOWN_STEPS_A_TURN):
+            its.want(Noted("mallory"), "User:mallory", again=True, is_known=True)
+            its.want(Noted("stranger"), "10.0.0.1", again=True)
+        its.want(bob := Noted("bob"), "User:bob", again=True, is_known=True)
+        await turns_pass(lambda: bob.steps > 0)
+        assert order[:2] == ["mallory", "bob"]
+        turns_of_loop = await turns_pass(lambda: order.count("mallory") == 10 * KNOWN_STEPS_A_TURN)
+        assert turns_of_loop >= 9
+
+    asyncio.run(run())
+
+
 def test_those_who_have_gone_cost_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         its, last = Turns(), Waiting()
@@ -106,6 +140,8 @@ def test_those_who_have_gone_cost_no_step(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_request_has_the_standing_of_its_connection() -> None:
-    standing = PeerStanding(is_known=True)
+    standing = PeerStanding()
+    standing.learn("User:alice", is_known=True)
+    assert (standing.is_known, standing.user) == (True, "User:alice")
     assert standing_of({"type": "http", "state": standing.in_state()}) is standing
     assert standing_of({"type": "http"}) == PeerStanding()

@@ -131,7 +131,7 @@ async def _serve(inheritance: Inheritance) -> None:
     )
     routes = [*queries.routes(), *console_routes(console)]
     app = application(store, space, broker, own_names(config), routes)
-    turns = Turns(rights.knows)
+    turns = Turns(rights.user_of)
     server = OurServer(_uvicorn(app, tls, turns), inheritance)
     sender = _sender(inheritance, metrics)
     works = (

@@ -16,6 +16,7 @@ from smq.front.logins import FORM_BYTES_MAX, Asking, HttpLogins, LoggedIn, Login
 from smq.front.rights import LOGIN_PATH, LOGOUT_PATH, visit_of
 from smq.front.turns import standing_of
 from smq.security.listener_rules import is_loopback
+from smq.security.principals import USER, Principal
 
 NO_USERS = "without authorizer.class.name there are no users here"
 
@@ -50,7 +51,8 @@ async def _log_in(console: Console, request: Request) -> Response:
         holder = await _holder_of(logins, fields, asking)
     except LoginRefused as refused:
         return _form(console, place, str(refused), refused.answer.status_code)
-    standing.is_known, standing.has_tried = True, False
+    standing.learn(str(Principal(USER, holder.user)), is_known=True)
+    standing.has_tried = False
     sessions, now_s = console.rights.sessions, asyncio.get_running_loop().time()
     former = sessions.visit(session_id_of(scheme, headers), host, now_s, is_use=False)
     if former is not None:
