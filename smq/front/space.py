@@ -33,7 +33,8 @@ def namespace_of(key: str) -> str:
 class Space:
     """The room for uploads, in bytes. For one event loop.
 
-    used >= 0 and on_the_way >= 0 for each namespace; uploads >= 0.
+    A namespace is remembered while it has bytes. Invariant: what is used, on the way or arrived is
+    more than 0 for each that is remembered; uploads >= 0.
     """
 
     def __init__(self, store: Store, quota_bytes: int, reserve_bytes: int) -> None:
@@ -110,23 +111,37 @@ class Space:
     def take(self, namespace: str, byte_count: int) -> None:
         """Count bytes in progress. Raises Full."""
         self.check(namespace, byte_count)
-        self._on_the_way[namespace] += byte_count
+        _add(self._on_the_way, namespace, byte_count)
 
     def settle(self, namespace: str, taken: int, arrived: int) -> None:
         """Settle an upload: the filer has `arrived` more bytes (fewer, if negative)."""
-        self._on_the_way[namespace] -= taken
-        self._used[namespace] = max(0, self._used[namespace] + arrived)
-        self._arrived[namespace] += max(0, arrived)
-        self.invariants()
+        _add(self._on_the_way, namespace, -taken)
+        assert self._on_the_way[namespace] >= 0
+        if self.has_quota:  # Else nothing is counted, so nothing would be forgotten either.
+            _add(self._used, namespace, max(arrived, -self._used[namespace]))
+            _add(self._arrived, namespace, max(0, arrived))
 
     def removed(self, key: str, byte_count: int) -> None:
         """Count a deleted object."""
         self.settle(namespace_of(key), 0, -byte_count)
 
+    @property
+    def names(self) -> int:
+        """How many namespaces it remembers."""
+        return len(self._used.keys() | self._on_the_way.keys() | self._arrived.keys())
+
     def invariants(self) -> None:
-        assert all(count >= 0 for count in self._used.values())
-        assert all(count >= 0 for count in self._on_the_way.values())
+        """Assert the class's invariant; looks at every namespace."""
+        for counts in (self._used, self._on_the_way, self._arrived):
+            assert all(count > 0 for count in counts.values())
         assert self._uploads >= 0
+
+
+def _add(counts: Counter[str], namespace: str, byte_count: int) -> None:
+    """Add to a namespace's count, and forget it when it is 0: clients choose the names."""
+    counts[namespace] += byte_count
+    if not counts[namespace]:
+        del counts[namespace]
 
 
 class Upload:

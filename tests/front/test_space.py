@@ -119,3 +119,34 @@ def test_the_disk_keeps_what_the_log_needs(tmp_path: Path, monkeypatch: pytest.M
     space.check("docs", 1000)
     with pytest.raises(Full, match=r"2000 bytes left, of which the log reserves 1000"):
         space.check("docs", 1001)
+
+
+@pytest.mark.parametrize("quota_bytes", [NO_QUOTA, 1000])
+def test_names_without_bytes_are_forgotten(quota_bytes: int) -> None:
+    """Each new first part of a name was remembered for ever, and looked at by each upload."""
+    space = counted(MemoryStore(), quota_bytes)
+    for n in range(100):
+        with space.upload(f"{n}/a") as upload, space.upload(f"{n}/b") as failed:
+            upload.take(5)
+            upload.arrived(0)
+            failed.take(2)
+        space.removed(f"{n}/a", 5)
+        space.invariants()
+    space.begin_count()
+    space.end_count(space.count())
+    assert space.names == 0
+
+
+def test_uploads_on_the_way_count_for_a_first_quota() -> None:
+    space = Space(MemoryStore(), NO_QUOTA, 0)
+    with space.upload("docs/a") as late:
+        with space.upload("docs/b") as early:
+            early.take(6)
+            late.take(2)
+            space.limit(10, 0)
+            space.begin_count()
+            early.arrived(0)
+        space.end_count(space.count())
+        space.check("docs", 2)
+        with pytest.raises(Full):
+            space.check("docs", 3)
