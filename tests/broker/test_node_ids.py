@@ -15,8 +15,10 @@ from smq.wire.generated.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from smq.wire.generated.describe_cluster import DescribeClusterRequest
 from smq.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.metadata import MetadataRequest
 from smq.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from smq.wire.records import Record, write_batch
@@ -145,6 +147,28 @@ def test_the_leaders_address_is_that_of_the_listener_that_is_asked(
             assert address == (other.leader_id, ports[other.leader_id])
             seen.add(ports[other.leader_id])
         assert len(seen) == 2, "the listeners have ports of their own"
+
+
+def test_the_cluster_and_its_coordinators_have_the_addresses_of_the_listener_that_is_asked(
+    tmp_path: Path,
+) -> None:
+    keys, settings = [f"group-{number}" for number in range(9)], SETTINGS | {"shards": "2"}
+    with SmqBroker(tmp_path, settings, listeners={"OTHER": "PLAINTEXT"}) as broker:
+        seen = set[int]()
+        for first in (broker.port, broker.port_of("OTHER")):
+            with RawClient(first) as asker:
+                metadata = asker.ask("Metadata", 12, MetadataRequest(topics=None))
+            ports = {node.node_id: node.port for node in metadata.brokers}
+            for port in ports.values():  # One of the nodes relays, or both do.
+                with RawClient(port) as asker:
+                    found = asker.ask(
+                        "FindCoordinator", 4, FindCoordinatorRequest(coordinator_keys=keys)
+                    )
+                    described = asker.ask("DescribeCluster", 0, DescribeClusterRequest())
+                assert {each.node_id: each.port for each in found.coordinators} == ports
+                assert {each.broker_id: each.port for each in described.brokers} == ports
+            seen |= {*ports.values()}
+        assert len(seen) == 4, "the listeners have ports of their own"
 
 
 def said(partition: Any, answer: Any) -> tuple[Any, Any]:
