@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from smq.app.front.observer import Observer
@@ -33,6 +32,7 @@ from tests.broker.there_and_back import (
     by_our_client,
     java_classpath,
     new_topic,
+    tails_of,
 )
 from tests.broker.users import STRONGER, WEAKER, add_users, remove_user
 
@@ -152,24 +152,33 @@ def test_aiokafka_logs_in(doors: Doors, topic: str, protocol: str, mechanism: st
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_a_failed_login_to_clients(doors: Doors, mechanism: str) -> None:
+def test_a_wrong_password_is_a_failed_login_to_clients(
+    doors: Doors, topic: str, mechanism: str
+) -> None:
     errors: list[KafkaError] = []
     options = librdkafka(doors, "SASL_PLAINTEXT", mechanism) | {"sasl.password": "wrong"}
     once = {"error_cb": errors.append, "reconnect.backoff.ms": 10_000, "log_level": 0}
     producer = Producer(options | once)
+    producer.produce(topic, b"x")
     deadline = monotonic() + SECONDS_MAX
     while not errors and monotonic() < deadline:
         producer.poll(0.1)
     assert errors[0].code() == KafkaError._AUTHENTICATION
     words = {"PLAIN": "Invalid username or password"}
     assert words.get(mechanism, "invalid credentials with SASL mechanism") in errors[0].str()
+    producer.purge()
+    assert not any(tails_of(doors.broker, topic).values())
 
 
-def test_a_client_without_a_certificate_does_not_come_in(doors: Doors) -> None:
+def test_a_client_without_a_certificate_does_not_come_in(doors: Doors, topic: str) -> None:
     options = librdkafka(doors, "SSL", "")
     del options["ssl.certificate.location"], options["ssl.key.location"]
+    producer = Producer(options | {"log_level": 0})
+    producer.produce(topic, b"x")
     with pytest.raises(KafkaException):
-        AdminClient(options | {"log_level": 0}).list_topics(timeout=3)
+        producer.list_topics(timeout=3)
+    producer.purge()
+    assert not any(tails_of(doors.broker, topic).values())
 
 
 def test_the_broker_knows_when_its_certificates_end(doors: Doors) -> None:

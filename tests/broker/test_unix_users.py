@@ -45,6 +45,7 @@ from smq.wire.internal.frames import (
 )
 from tests.another_user import needs_root, result_as
 from tests.app.shard_client import request
+from tests.broker.there_and_back import tails_of
 
 pytestmark = [pytest.mark.timeout(120), needs_root]
 
@@ -102,7 +103,9 @@ def test_the_broker_s_user_does_everything_by_its_data_directory(broker: SmqBrok
 def test_a_user_may_do_what_rules_say_of_its_name_and_of_loopback(broker: SmqBroker) -> None:
     produce = partial(produced, kafka_socket(broker))
     refused = "BrokerError: CLUSTER_AUTHORIZATION_FAILED: "  # No id for a producer.
+    before = tails_of(broker, TOPIC)
     assert result_as(NOBODY, produce).startswith(refused)
+    assert tails_of(broker, TOPIC) == before
     allow(broker, "User:unix/nobody", Operation.WRITE, host="127.0.0.1")
     assert result_as(NOBODY, produce) == [KAFKA, True, True]
     assert result_as(NAMELESS, produce).startswith(refused)
@@ -125,10 +128,12 @@ def test_a_user_with_every_right_maps_no_log_unless_it_is_a_super_user(broker: S
     for kind, name in ((ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, TOPIC)):
         add_rule(broker, ResourcePattern(kind, name, PatternType.LITERAL), everything)
     assert result_as(7777, partial(produced, address)) == [KAFKA, True, True]
+    before = tails_of(broker, TOPIC)
     wanted = partial(connect, address, transport=SHARED_MEMORY)
     assert "cannot be reached by shared memory" in result_as(7777, wanted)
     door = partial(Door.open, runtime.parent, 1, runtime.name, owner=os.getuid())
     assert "this broker belongs to another user" in result_as(7777, door)
+    assert tails_of(broker, TOPIC) == before
 
 
 def test_other_users_reach_no_other_socket(broker: SmqBroker) -> None:
@@ -149,6 +154,7 @@ def test_no_process_that_inherits_nothing_names_a_client(broker: SmqBroker) -> N
     asker = WrittenPeer(str(principal_of_user(0)), "127.0.0.1", "PLAINTEXT")
     topic = DeleteTopicState(name=TOPIC)
     deletion = request("DeleteTopics", 6, DeleteTopicsRequest(topics=[topic]))[4:]
+    before = tails_of(broker, TOPIC)
     relay = encode_frame(1, KIND_KAFKA, encode_relay(1, asker, deletion))
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(socket_path(broker.runtime_dir, COORDINATOR)))
@@ -159,6 +165,7 @@ def test_no_process_that_inherits_nothing_names_a_client(broker: SmqBroker) -> N
     broker.kill(COORDINATOR)  # The shards find the next one.
     with connect(broker.data_dir) as client:
         assert TOPIC in client.topics()
+        assert tails_of(broker, TOPIC) == before
         client.create_topic("two", 1)
 
 

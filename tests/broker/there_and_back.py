@@ -11,6 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import smq
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.offsets import LATEST, resolve
+from smq.client.locate import way_to
 from smq.testing.kafka import KafkaUnavailable, kafka_jars
 from smq.testing.smq_broker import SmqBroker
 
@@ -26,6 +29,13 @@ def new_topic(broker: SmqBroker) -> str:
     with broker.connect() as client:
         client.create_topic(name, PARTITIONS)
     return name
+
+
+def tails_of(broker: SmqBroker, topic: str) -> dict[int, int]:
+    """The end of each partition of a topic."""
+    bootstrap, security = way_to(broker.data_dir)
+    with Cluster(bootstrap, security=security) as cluster:
+        return resolve(cluster, topic, range(len(cluster.topic(topic).leaders)), LATEST)
 
 
 def by_librdkafka(topic: str, writes: Mapping[str, Any], reads: Mapping[str, Any]) -> set[int]:
