@@ -2,6 +2,7 @@
 
 import base64
 import subprocess
+from copy import copy
 from pathlib import Path
 from typing import Self
 
@@ -24,6 +25,7 @@ class Toolbox:
         except KafkaUnavailable as reason:
             toolchain.missing(str(reason))
         self.bootstrap = broker.bootstrap
+        self._login: tuple[str, ...] = ()
         self._java = ["java", "-Xmx512m", "-cp", f"{jars}/*"]
         self._jvm = subprocess.Popen(
             [*self._java, str(SOURCE)],
@@ -39,6 +41,12 @@ class Toolbox:
     def __exit__(self, *_: object) -> None:
         self._jvm.kill()
         self._jvm.communicate(timeout=STOP_SECONDS_MAX)  # It closes the pipes, too.
+
+    def logged_in(self, bootstrap: str, file: Path) -> Self:
+        """The same JVM's tools, at another address, with the login of a properties file."""
+        other = copy(self)
+        other.bootstrap, other._login = bootstrap, ("--command-config", str(file))
+        return other
 
     def call(self, tool: str, *arguments: str, given: str = "") -> tuple[int, str]:
         """The exit code and what was printed."""
@@ -72,14 +80,14 @@ class Toolbox:
         assert done.returncode == 0, f"{tool} {arguments}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def refused(self, tool: str, *arguments: str) -> str:
+    def refused(self, tool: str, *arguments: str, given: str = "") -> str:
         """What a tool prints that must fail."""
-        code, printed = self.call(*self._call(tool, arguments))
+        code, printed = self.call(*self._call(tool, arguments), given=given)
         assert code != 0, f"{tool} {arguments}:\n{printed}"
         return printed
 
     def _call(self, tool: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        where = ("--bootstrap-server", self.bootstrap)
+        where = ("--bootstrap-server", self.bootstrap, *self._login)
         name = tool if tool.startswith("kafka.") else f"{TOOLS}.{tool}"
         # What this tool shall do comes first.
         ends = tool == "ClusterTool"
