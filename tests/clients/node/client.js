@@ -20,7 +20,11 @@ function login() {
   if ("sasl.mechanism" in given) {
     const mechanism = given["sasl.mechanism"].toLowerCase();
     const [username, password] = [given["sasl.username"], given["sasl.password"]];
-    options.sasl = { mechanism, username, password };
+    const oauthBearerProvider = async () => ({ value: password });
+    options.sasl =
+      mechanism === "oauthbearer"
+        ? { mechanism, oauthBearerProvider }
+        : { mechanism, username, password };
   }
   return options;
 }

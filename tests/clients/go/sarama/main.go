@@ -29,6 +29,13 @@ func (own *exchange) Step(challenge string) (string, error) { return own.convers
 
 func (own *exchange) Done() bool { return own.conversation.Done() }
 
+// A token that never changes.
+type bearer string
+
+func (own bearer) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(own)}, nil
+}
+
 func logIn(made *sarama.Config) {
 	login := contract.ReadLogin()
 	if config := login.TLS(); config != nil {
@@ -40,6 +47,7 @@ func logIn(made *sarama.Config) {
 	made.Net.SASL.Enable = true
 	made.Net.SASL.Mechanism = sarama.SASLMechanism(login.Mechanism)
 	made.Net.SASL.User, made.Net.SASL.Password = login.Username, login.Password
+	made.Net.SASL.TokenProvider = bearer(login.Password)
 	hash := scram.SHA512
 	if login.Mechanism == sarama.SASLTypeSCRAMSHA256 {
 		hash = scram.SHA256
