@@ -45,8 +45,8 @@ CERTIFICATE: Way = ("SSL", "")
 TOKEN: Way = ("SASL_SSL", "OAUTHBEARER")
 EACH = [SCRAM_IN_TLS, PLAIN_IN_TLS, SCRAM, CERTIFICATE]
 ALL = [(each, way) for each in ("SASL_SSL", "SASL_PLAINTEXT") for way in MECHANISMS] + [CERTIFICATE]
-# These go each way through tests/broker/test_logins.py, and show their tokens in
-# tests/broker/test_token_logins.py: here, it is their program that logs in.
+# These go each way through tests/broker/test_logins.py, and those of librdkafka and of Java show
+# their tokens in tests/broker/test_token_logins.py: here, it is their program that logs in.
 ELSEWHERE = {each: [SCRAM_IN_TLS] for each in ("confluent-kafka", "kafka-python", "aiokafka")} | {
     "java": EACH
 }
