@@ -13,6 +13,7 @@ from smq.app.shard.requests import requests
 from smq.security.acls import Operation
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.guests import SimGuest
+from smq.testing.simulation.intruder import INTRUSIONS, Intruder
 from smq.testing.simulation.mutants import MUTANTS, planted
 from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS, UID, password_of, rule, topic
 from smq.testing.simulation.permits import DELETED, Changing, Permits, SimRight
@@ -179,6 +180,41 @@ def test_a_record_is_found_that_was_appended_without_a_right(
     monkeypatch.setattr(requests, "refuse_topics", lambda *_given, **_named: None)
     monkeypatch.setattr(SimGuest, "check", lambda *_given, **_named: None)
     assert "nobody might write it" in simulate(1, place, SCENE).why
+
+
+def intrusions(*which: int) -> list[Event]:
+    """Beside a program with transactions whose first one has ended."""
+    transactions = [Event(0, "transact", (0, 7, 1, 1)), Event(400, "transact", (0, 7, 1, 1))]
+    return transactions + [
+        Event(800 + 40 * place, "intrude", (number, 0)) for place, number in enumerate(which)
+    ]
+
+
+def test_a_user_of_topics_only_is_refused_all_else_and_changes_nothing(place: Workplace) -> None:
+    outcome = simulate(1, place, intrusions(*range(len(INTRUSIONS))), tells_details=True)
+    assert outcome.why == ""
+    answers = [each for each in outcome.trail if "intruder: " in each]
+    assert len(answers) == len(INTRUSIONS)
+    assert all(each.endswith("_AUTHORIZATION_FAILED") for each in answers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "intrusion", "found"),
+    [
+        ("transactional-id", "_write", "nobody might write it"),
+        ("group", "_commit", "group transactor-0-offsets has committed"),
+        ("cluster", "_take_all_rights", "nobody has given the rule"),
+        ("cluster", "_create", "nobody might create it"),
+    ],
+)
+def test_a_change_without_a_right_is_found_when_its_answer_is_not_looked_at(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch, kind: str, intrusion: str, found: str
+) -> None:
+    monkeypatch.setattr(Intruder, "_judge", lambda *_: lambda _: None)
+    [which] = [n for n, each in enumerate(INTRUSIONS) if each.__name__ == intrusion]
+    [mutant] = [each for each in MUTANTS if each.name == f"nobody-asks-for-rights-to-{kind}s"]
+    with planted(mutant):
+        assert found in simulate(1, place, intrusions(which)).why
 
 
 def test_earlier_seeds_have_no_logins_and_later_ones_have_all_kinds_of_changes() -> None:

@@ -15,6 +15,7 @@ from smq.testing.simulation.people import (
     GUESTS,
     ITERATIONS,
     Identity,
+    first_rules,
     salted_password,
 )
 from smq.testing.simulation.permits import DELETED, Changing
@@ -50,7 +51,7 @@ class Guardian(SimClient):
         changing = permits.rules[rule]
         if not changing.is_busy and changing.value != is_there:
             self.world.detail(lambda: f"rule {which} is {'created' if is_there else 'deleted'}")
-            request: Message = _creation(rule) if is_there else _deletion(rule)
+            request: Message = creation(rule) if is_there else deletion(rule)
             name = "CreateAcls" if is_there else "DeleteAcls"
             self._change(changing, is_there, (name, ACLS, request), _is_done)
 
@@ -123,12 +124,14 @@ class Guardian(SimClient):
             for each in answer.resources
             for acl in each.acls
         }
-        quiet_ns = self.world.quiet_ns
-        for rule, changing in self.world.permits.rules.items():
+        quiet_ns, changing_rules = self.world.quiet_ns, self.world.permits.rules
+        known = {_as_told(each) for each in (*first_rules(), *changing_rules)}
+        if unknown := there - known:
+            raise Broken(f"nobody has given the rule {min(unknown)}")
+        for rule, changing in changing_rules.items():
             if not changing.is_sure(quiet_ns):
                 continue
-            pattern, entry = rule
-            is_there = (pattern.name, pattern.pattern_type, *entry) in there
+            entry, is_there = rule.entry, _as_told(rule) in there
             if is_there != changing.value:
                 words = "is back" if is_there else "is gone"
                 raise Broken(f"{entry.operation.name} of {entry.principal}: a rule {words}")
@@ -147,11 +150,18 @@ class Guardian(SimClient):
         return True
 
 
+def _as_told(rule: AclBinding) -> tuple[str, int, str, str, int, int]:
+    """As `_see_rules` compares it."""
+    pattern, entry = rule
+    return pattern.name, pattern.pattern_type, *entry
+
+
 def _entry(acl: Message) -> tuple[str, str, int, int]:
     return acl.principal, acl.host, acl.operation, acl.permission_type
 
 
-def _creation(rule: AclBinding) -> CreateAclsRequest:
+def creation(rule: AclBinding) -> CreateAclsRequest:
+    """Asks for a rule."""
     (kind, name, pattern_type), (principal, host, operation, permission) = rule
     return CreateAclsRequest(
         creations=[
@@ -168,7 +178,8 @@ def _creation(rule: AclBinding) -> CreateAclsRequest:
     )
 
 
-def _deletion(rule: AclBinding) -> DeleteAclsRequest:
+def deletion(rule: AclBinding) -> DeleteAclsRequest:
+    """Asks for the end of a rule."""
     (kind, name, pattern_type), (principal, host, operation, permission) = rule
     return DeleteAclsRequest(
         filters=[

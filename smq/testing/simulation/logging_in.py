@@ -121,9 +121,9 @@ class SimLogin:
             return
         try:
             token = exchange.next(answer.auth_bytes)
-        except LoginFailed as reason:  # The broker has another password.
-            self._refused(str(reason))
-            return
+        except LoginFailed as reason:
+            # Who proves that it has the password is taken at its word, and the broker knows it too.
+            raise Broken(f"{self._identity.name} is let in, but not by its password") from reason
         if token is not None:
             self._say(exchange, token)
         else:

@@ -5,6 +5,7 @@
     User:guest-<n>    one for each mechanism: their rights and passwords change
     User:unix/<uid>   a user of this host, by a unix socket: so do its rights
     User:teller       runs transactions: so does its right to write to their topics
+    User:intruder     uses what is others' (intruder.py)
     User:admin        a super user, who changes all this
 
 Everybody but the host's user has one credential. A password is never used again.
@@ -62,7 +63,9 @@ class Identity(NamedTuple):
         return ScramMechanism.SCRAM_SHA_256 if is_256 else ScramMechanism.SCRAM_SHA_512
 
 
-ADMIN, WORKER, TELLER = (Identity(name, "SCRAM-SHA-256") for name in ("admin", "worker", "teller"))
+ADMIN, WORKER, TELLER, INTRUDER = (
+    Identity(name, "SCRAM-SHA-256") for name in ("admin", "worker", "teller", "intruder")
+)
 GUESTS = (
     Identity("guest-0", "SCRAM-SHA-256"),
     Identity("guest-1", "SCRAM-SHA-512"),
@@ -136,6 +139,7 @@ def first_rules() -> list[AclBinding]:
     }
     rules = [rule(WORKER, _O.ALL, ResourcePattern(kind, name)) for kind, name in everything.items()]
     rules += [rule(TELLER, operation, pattern) for pattern, operation in tellers.items()]
+    rules += [rule(INTRUDER, each, topic(WILDCARD)) for each in (_O.READ, _O.WRITE)]
     return [*rules, TELLER_WRITES]
 
 
@@ -179,7 +183,7 @@ def salted_password(identity: Identity, version: int) -> Salted:
 def settle_in(path: Path) -> None:
     """Put the credentials and the first rules into a store."""
     store = Store.open(path)
-    for each in (ADMIN, WORKER, TELLER, *GUESTS):
+    for each in (ADMIN, WORKER, TELLER, INTRUDER, *GUESTS):
         salt, password = salted_password(each, 0)
         credential = credential_of(each.stored, password, salt, ITERATIONS)
         store.access.put_credential(UserCredential(each.name, each.stored, credential))

@@ -5,6 +5,7 @@ Each gets the world, whose reader has read every existing topic, and raises Brok
 
 from collections.abc import Callable
 
+from smq.testing.simulation.intruder import INTRUDERS_TOPIC
 from smq.testing.simulation.ledger import Broken, said
 from smq.testing.simulation.transactor import ABORTED, COMMITTED, TransactionTopics
 from smq.testing.simulation.world import World
@@ -149,10 +150,17 @@ def removed_stays_removed(world: World) -> None:
 def refused_is_nowhere(world: World) -> None:
     """A record that was refused for want of a right, or sent without it, is in no log."""
     refused = {value for writer in world.writers for value in writer.refused()}
+    refused |= world.intruder.values
     for (incarnation, partition), found in world.reader.found.items():
         if wrong := refused & {*found.values()}:
             where = incarnation.where(partition)
             raise Broken(f"{where}: {said(min(wrong))} is there, and nobody might write it")
+
+
+def nobody_has_intruded(world: World) -> None:
+    """There is no topic that somebody has asked for who may create none."""
+    if world.topic(INTRUDERS_TOPIC) is not None:
+        raise Broken(f"{INTRUDERS_TOPIC} is there, and nobody might create it")
 
 
 RULES: tuple[Rule, ...] = (
@@ -165,4 +173,5 @@ RULES: tuple[Rule, ...] = (
     transactions_are_whole,
     aborted_is_never_seen,
     refused_is_nowhere,
+    nobody_has_intruded,
 )

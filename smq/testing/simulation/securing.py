@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from random import Random
 
+from smq.testing.simulation.intruder import INTRUSIONS
 from smq.testing.simulation.ledger import Incarnation
 from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS, LIFETIMES_MS
-from smq.testing.simulation.transacting import CREATE_ATTEMPTS, TRANSACT
+from smq.testing.simulation.transacting import CREATE_ATTEMPTS, TRANSACT, create_topics
 from smq.testing.simulation.world import World
 
-PERMIT, PASSWORD, COME, WRITE, READ, OTHERS_WRITE, CROWD = (
+PERMIT, PASSWORD, COME, WRITE, READ, OTHERS_WRITE, CROWD, INTRUDE = (
     "permit",
     "change-password",
     "guest-logs-in",
@@ -21,6 +22,7 @@ PERMIT, PASSWORD, COME, WRITE, READ, OTHERS_WRITE, CROWD = (
     "guest-reads",
     "others-write",
     "strangers-come",
+    "intrude",
 )
 SECURED_FROM, SECURED_SHARE = 8001, 1 / 3
 SCENES_MAX, SCENE_MS = 5, 1200
@@ -29,6 +31,7 @@ LEVELS = ("os", "disk", "os")  # Of the guarded topics.
 PARTITIONS, MANY = 2, 18  # Of each; of one log: more than a fetch without a session tells.
 FREEZE, FREEZES_SHARE = "freeze", 0.5  # Of scenes in which sessions end.
 CROWDS_SHARE, CROWDS_MAX = 0.5, 3
+INTRUSIONS_SHARE, INTRUSIONS_MAX = 0.5, 25
 LIFETIMES = sorted({each for each in LIFETIMES_MS if each})
 WAITS_MS = (0, 300, 3000, 3000)
 # The numbers of rules (permits.changing_rules): the teller's, then those of each guest's two
@@ -99,6 +102,12 @@ def strangers_come(world: World, node: int, count: int) -> None:
         each.come(1 + node % world.host.config.shards)
 
 
+def intrude(world: World, which: int, victim: int) -> None:
+    """Somebody tries what it has no right to, with what a program with transactions uses."""
+    create_topics(world, 1)
+    world.intruder.intrude(which, world.transactors[victim % len(world.transactors)])
+
+
 def _guarded(world: World, topic: int) -> Incarnation | None:
     """A topic of guests, once it exists."""
     topic %= len(GUARDED)
@@ -117,8 +126,10 @@ SECURING_KINDS: Mapping[str, tuple[Callable[[Random], Numbers], Callable[..., No
     READ: (lambda c: (c.randrange(len(ALL_GUESTS)), c.randrange(3), c.choice(WAITS_MS)), read),
     OTHERS_WRITE: (lambda c: (c.randrange(3), c.randrange(3), c.randrange(60)), others_write),
     CROWD: (lambda c: (c.randrange(3), c.choice((2, 5, 12))), strangers_come),
+    INTRUDE: (lambda c: (c.randrange(len(INTRUSIONS)), c.randrange(2)), intrude),
 }
 SECURING = frozenset(SECURING_KINDS)
+SCENES = SECURING - {INTRUDE}  # What scenes need.
 
 
 # --- scenes --------------------------------------------------------------------------------------
@@ -234,6 +245,17 @@ def _crowds_of(seed: int, end_ms: int) -> list[tuple[int, str, Numbers]]:
     return [event for scene in scenes for event in scene]
 
 
+def _intrusions_of(seed: int, end_ms: int, *, is_wanted: bool) -> Scene:
+    """What somebody tries in a secured seed, drawn apart, too."""
+    chance = Random(f"intrusions {seed}")  # noqa: S311
+    if chance.random() >= INTRUSIONS_SHARE and not is_wanted:
+        return []
+    return [
+        (20 + chance.randint(0, end_ms), INTRUDE, SECURING_KINDS[INTRUDE][0](chance))
+        for _ in range(chance.randint(5, INTRUSIONS_MAX))
+    ]
+
+
 def secured_of(
     seed: int,
     end_ms: int,
@@ -245,15 +267,19 @@ def secured_of(
     """A seed's scenes, with deaths among them; many seeds have none unless they are wanted."""
     chance = Random(f"securing {seed}")  # noqa: S311
     is_drawn = seed >= SECURED_FROM and chance.random() < SECURED_SHARE
-    if not (is_drawn or is_wanted) or not {*kinds} >= SECURING:
+    if not (is_drawn or is_wanted):
         return []
+    longest_ms, events = max(end_ms, SCENE_MS), list[tuple[int, str, Numbers]]()
+    if INTRUDE in kinds:
+        events += _intrusions_of(seed, longest_ms, is_wanted=is_wanted)
+    if not {*kinds} >= SCENES:
+        return events
     scenes = [_waiting, _running, _changing, _expiring]
     if TRANSACT in kinds:
         scenes.append(partial(_telling, draw=draw))
-    events: list[tuple[int, str, Numbers]] = []
     deaths = [each for each in DEATHS if each in kinds]
     for _ in range(chance.randint(1, SCENES_MAX)):
-        at_ms = 20 + chance.randint(0, max(end_ms, SCENE_MS))
+        at_ms = 20 + chance.randint(0, longest_ms)
         scene = chance.choice(scenes)(chance, at_ms)
         events += [each for each in scene if each[1] in kinds]
         changes = [each_ms for each_ms, kind, _ in scene if kind in (PERMIT, PASSWORD)]
@@ -261,5 +287,4 @@ def secured_of(
             kind = chance.choice(deaths)
             due_ms = chance.choice(changes) + chance.randint(0, 60)
             events.append((due_ms, kind, draw(kind, chance)))
-    events += [each for each in _crowds_of(seed, max(end_ms, SCENE_MS)) if each[1] in kinds]
-    return events
+    return events + [each for each in _crowds_of(seed, longest_ms) if each[1] in kinds]

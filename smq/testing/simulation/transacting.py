@@ -24,12 +24,17 @@ Numbers = tuple[int, ...]
 
 def transact(world: World, which: int, mask: int, commits: int, level: int) -> None:
     """A transactional program writes to some partitions, and commits or aborts."""
+    create_topics(world, level)
+    transactors = world.transactors
+    transactors[which % len(transactors)].transact(mask, commits=bool(commits))
+
+
+def create_topics(world: World, level: int) -> None:
+    """Create the topics of transactions, unless they exist."""
     for name, partitions in PARTITIONS.items():
         if world.ledger.standing(name) is None:
             named = LEVELS[level] if name == TOPIC else "os"
             world.administrator.create(name, partitions, named, CREATE_ATTEMPTS)
-    transactors = world.transactors
-    transactors[which % len(transactors)].transact(mask, commits=bool(commits))
 
 
 def draw_transact(chance: Random) -> Numbers:

@@ -107,6 +107,18 @@ class Who(NamedTuple):
     epoch: int
 
 
+def transactional_batch(incarnation: Incarnation, value: bytes, who: Who, now_ms: int) -> bytes:
+    """The first batch of a transaction in a partition: one record."""
+    record = Record(0, now_ms, incarnation.key_of(value), value, ())
+    data = bytearray(
+        write_batch([record], producer_id=who.id, producer_epoch=who.epoch, base_sequence=0)
+    )
+    assert data[16] == MAGIC
+    data[BATCH_ATTRIBUTES_AT + 1] |= TRANSACTIONAL
+    data[17:21] = crc_of(data).to_bytes(4)
+    return bytes(data)
+
+
 @dataclass(eq=False)
 class TransactionAttempt:
     """A transaction: its record in each place, and its outcome as far as known.
@@ -127,7 +139,7 @@ class TransactionAttempt:
 
 
 class Transactor(SimClient):
-    """One transactional id."""
+    """One transactional id. `who`: its producer, once it is initialized."""
 
     def __init__(self, world: Environment, name: str, lane_numbers: Iterator[int]) -> None:
         super().__init__(world, name)
@@ -135,7 +147,7 @@ class Transactor(SimClient):
         self.is_busy = False
         self._lane = next(lane_numbers)
         self._wanted: deque[tuple[int, bool]] = deque()
-        self._who: Who | None = None
+        self.who: Who | None = None
         self._losses = 0  # Of the topics, when the id was initialized.
         self._left_count = 0  # InitProducerIds without an answer: each may still raise the epoch.
         self.group = f"{name}-offsets"
@@ -159,7 +171,7 @@ class Transactor(SimClient):
     def _begin(self) -> None:
         if not self._places.are_there:
             self.again(self._begin)
-        elif self._who is not None:
+        elif self.who is not None:
             self._start()
         else:
             request = InitProducerIdRequest(
@@ -171,7 +183,7 @@ class Transactor(SimClient):
         code = None if answer is None else ErrorCode(answer.error_code)
         self._left_count += answer is None
         if code == ErrorCode.NONE:
-            self._who = Who(answer.producer_id, answer.producer_epoch)
+            self.who = Who(answer.producer_id, answer.producer_epoch)
             self._losses = self._places.all_losses
             self.in_vain = 0
             self._start()
@@ -212,7 +224,7 @@ class Transactor(SimClient):
             self._write(attempt, place)
 
     def _write(self, attempt: TransactionAttempt, place: int) -> None:
-        who = self._who
+        who = self.who
         if who is None or attempt is not self.attempts[-1]:
             return  # It was abandoned meanwhile.
         incarnation, partition = self._places.of(place)
@@ -220,7 +232,8 @@ class Transactor(SimClient):
         if connection is None:
             self.again(lambda: self._write(attempt, place))
             return
-        data = self._encoded(incarnation, attempt.values[place], who)
+        now_ms = self.world.clock.wall_ns() // 1_000_000
+        data = transactional_batch(incarnation, attempt.values[place], who, now_ms)
         row = PartitionProduceData(index=partition, records=data)
         topics = [TopicProduceData(name=incarnation.topic.name, partition_data=[row])]
         request = ProduceRequest(
@@ -236,19 +249,8 @@ class Transactor(SimClient):
         """What is sure of its right to write."""
         return self.world.permits.standing(TELLERS_RIGHT, self.world.quiet_ns)
 
-    def _encoded(self, incarnation: Incarnation, value: bytes, who: Who) -> bytes:
-        now_ms = self.world.clock.wall_ns() // 1_000_000
-        record = Record(0, now_ms, incarnation.key_of(value), value, ())
-        data = bytearray(
-            write_batch([record], producer_id=who.id, producer_epoch=who.epoch, base_sequence=0)
-        )
-        assert data[16] == MAGIC
-        data[BATCH_ATTRIBUTES_AT + 1] |= TRANSACTIONAL
-        data[17:21] = crc_of(data).to_bytes(4)
-        return bytes(data)
-
     def _wrote(self, attempt: TransactionAttempt, place: int, who: Who, answer: Message) -> None:
-        if who != self._who or attempt is not self.attempts[-1]:
+        if who != self.who or attempt is not self.attempts[-1]:
             return
         code = None
         if answer is not None:
@@ -275,12 +277,12 @@ class Transactor(SimClient):
             attempt.commits = False
             self._end(attempt)
         else:
-            self._who, self.is_busy = None, False
+            self.who, self.is_busy = None, False
             self._go_on()
 
     def _commit_offset(self, attempt: TransactionAttempt) -> None:
         """Send the group's next offset with the transaction."""
-        who = self._who
+        who = self.who
         assert who is not None
         if attempt.offset is None:
             attempt.offset = self._commits.ask()
@@ -318,12 +320,12 @@ class Transactor(SimClient):
         if (left_ns := self._held_until_ns - self.world.clock.now_ns) > 0:
             self.later(left_ns / MS, lambda: self._end(attempt))
             return
-        assert self._who is not None
+        assert self.who is not None
         attempt.fate = UNDECIDED if attempt.commits else ABORTED
         request = EndTxnRequest(
             transactional_id=self.name,
-            producer_id=self._who.id,
-            producer_epoch=self._who.epoch,
+            producer_id=self.who.id,
+            producer_epoch=self.who.epoch,
             committed=attempt.commits,
         )
         self._ask("EndTxn", END, request, lambda answer: self._ended(attempt, answer))
@@ -334,7 +336,7 @@ class Transactor(SimClient):
             attempt.fate = COMMITTED if attempt.commits else ABORTED
             if attempt.offset is not None:
                 self._commits.acked(*attempt.offset)
-            self._who = Who(answer.producer_id, answer.producer_epoch)
+            self.who = Who(answer.producer_id, answer.producer_epoch)
             self.is_busy = False
             self._go_on()
         elif code is None or code in RETRIED:
@@ -355,7 +357,7 @@ class Transactor(SimClient):
         """
         self.world.detail(lambda: f"{self.name} gives attempt {len(self.attempts)} up: {code.name}")
         self._check_lost(attempt, code)
-        self._who, self.is_busy = None, False
+        self.who, self.is_busy = None, False
         self._go_on()
 
     def _check_lost(self, attempt: TransactionAttempt, code: ErrorCode) -> None:

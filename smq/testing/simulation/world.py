@@ -15,6 +15,7 @@ from smq.testing.simulation.consumer import Administrator, Committer, FinalReade
 from smq.testing.simulation.environment import LOST_MS, TOPICS, Environment, name_of
 from smq.testing.simulation.guardian import Guardian
 from smq.testing.simulation.guests import GuestReader, GuestWriter
+from smq.testing.simulation.intruder import Intruder
 from smq.testing.simulation.ledger import Broken
 from smq.testing.simulation.lives import RESTART_MS_MAX, Lives
 from smq.testing.simulation.members import SimMember
@@ -63,12 +64,14 @@ class World(Environment):
         for number, guest in enumerate(ALL_GUESTS if secures else ()):
             self.writers.append(GuestWriter(self, f"writer-{number}", guest, lanes))
             self.readers.append(GuestReader(self, f"reader-{number}", guest))
+        self.intruder = Intruder(self, "intruder", lanes)
         self.checkers = [*self.committers, *(Committer(self, name) for name in groups)]
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
         self._clients: list[Participant] = [self.administrator, self.reader]
         self._clients += [self.committed_reader, self.onlooker, *self.transactors, *self.members]
         self._clients += [*self.producers, *self.consumers, *self.checkers, *self._programs]
-        self._clients += [self.guardian, *self.writers, *self.readers] if secures else []
+        if secures:
+            self._clients += [self.guardian, self.intruder, *self.writers, *self.readers]
         self._clients += self.strangers
         self.scheduler = Scheduler(self, self._clients)
         self.lives = Lives(self, self.scheduler)

@@ -1,6 +1,8 @@
 """Checks of rights and logins that are left out."""
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,28 +14,35 @@ from gateway.fetch.answer import Fetching
 from smq.app.coordinator.errands import Errands
 from smq.app.shard.connections.connection import Connection
 from smq.app.shard.connections.newcomers_queue import NewcomersQueue
-from smq.app.shard.requests import requests
+from smq.app.shard.requests import answering, requests
 from smq.app.shard.requests.logins import Logins
 from smq.app.shard.server import ShardServer
+from smq.model.errors import BrokerError
 from smq.security import fair_queue
 from smq.security.acls import AclBinding, Operation, ResourceType
+from smq.security.credentials import ScramCredential
 from smq.security.fair_queue import FairQueue
+from smq.security.plain import PlainServer
+from smq.security.principals import Peer
 from smq.security.rights import Rights
-from smq.security.sasl import SaslServer
+from smq.security.sasl import SaslServer, Work
+from smq.security.scram import ScramServer
 from smq.shard import unfinished
 from smq.shard.fetch_sessions import FetchSession, Serving
 from smq.shard.shard import Shard
 from smq.store.access import AccessTables
 from smq.testing.simulation.defects.mutant import Change, Mutant
 from smq.testing.simulation.people import TELLERS_TOPICS
-from smq.testing.simulation.securing import FREEZE, SECURING
+from smq.testing.simulation.securing import FREEZE, INTRUDE, SCENES
 from smq.testing.simulation.transacting import CHECKPOINT, TRANSACT
 from smq.wire.internal.form import Question
+from smq.wire.internal.frames import WrittenPeer
 from smq.wire.internal.messages import FollowRights
 
-_ask, _check = Errands.ask, Rights.check
+_ask, _check, _may, _respond = Errands.ask, Rights.check, Rights.may, PlainServer.respond
 
-SECURED = frozenset({"create", FREEZE}) | SECURING
+SECURED = frozenset({"create", FREEZE}) | SCENES
+INTRUDING = frozenset({"create", INTRUDE})
 DYING = SECURED | {"kill", "kill-all", "cut-power", "disk-is-slow"}
 TELLING = SECURED | {TRANSACT, CHECKPOINT, "kill"}
 
@@ -133,6 +142,39 @@ def _pop_in_order(self: FairQueue[Any]) -> Any:  # noqa: ANN401  (What they wait
     item = next(iter(self))
     self.discard(item)
     return item
+
+
+def _let_in(self: PlainServer, token: bytes) -> Work:
+    """Whoever names a user is let in."""
+    work, user = _respond(self, token), token.split(b"\0")[1].decode()
+
+    def check() -> bytes:
+        with suppress(BrokerError):
+            work()
+        self.user = user
+        return b""
+
+    return check
+
+
+def _end_unproved(self: ScramServer, _text: str, name: str, credential: ScramCredential) -> bytes:
+    """A proof is not looked at."""
+    self.user = name
+    return b"v=" + b64encode(credential.server_key)
+
+
+def _may_all_with(ignored: ResourceType) -> Callable[..., bool]:
+    """Everybody may do everything with what is of a type."""
+
+    def may(self: Rights, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return resource_type is ignored or _may(self, operation, resource_type, name)
+
+    return may
+
+
+def _written_as_nobody(_principal: str, host: str, listener: str) -> WrittenPeer:
+    """A shard relays for a client as for one that nobody has asked who it is."""
+    return WrittenPeer(str(Peer().principal), host, listener)
 
 
 def _is_alone(address: str) -> str:
@@ -247,5 +289,40 @@ MUTANTS = (
             Change(init_producer_id, "_check_rights", _check_no_rights),
         ),
         seed=8,
+    ),
+    Mutant(
+        "plain-takes-any-password",
+        "a user logs in by PLAIN with a password that is wrong",
+        SECURED,
+        (Change(PlainServer, "respond", _let_in),),
+        seed=1,
+    ),
+    Mutant(
+        "scram-takes-any-proof",
+        "a user logs in by SCRAM with a password that is wrong",
+        SECURED,
+        (Change(ScramServer, "_end", _end_unproved),),
+        seed=1,
+    ),
+    *(
+        Mutant(
+            f"nobody-asks-for-rights-to-{kind.name.lower().replace('_', '-')}s",
+            f"{whose} is used by a client that may not",
+            INTRUDING,
+            (Change(Rights, "may", _may_all_with(kind)),),
+            seed=1,
+        )
+        for kind, whose in (
+            (ResourceType.TRANSACTIONAL_ID, "a transactional id"),
+            (ResourceType.GROUP, "a group"),
+            (ResourceType.CLUSTER, "the cluster"),
+        )
+    ),
+    Mutant(
+        "relays-name-nobody",
+        "the coordinator takes a client for another one, who may do everything",
+        INTRUDING,
+        (Change(answering, "WrittenPeer", _written_as_nobody),),
+        seed=1,
     ),
 )
