@@ -15,6 +15,7 @@ from shm.kernels.base.frames import (
     batch_crc_is_good,
     frame_bytes,
     frame_is_good,
+    frame_is_whole,
     write_frame_header,
 )
 from shm.kernels.base.publish import read_version, write_version
@@ -184,6 +185,7 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     count_plain(log.ring, spans[:0])
     gather_checked(frame, 0, spans, out, 0)
     frame_is_good(frame, 0, len(frame), 0)
+    frame_is_whole(frame, 0, len(frame), 0)
     write_frame_header(frame, 0, 0, (0, 0), frame_bytes(0), 0, 0, 0)
     batch_crc_is_good(frame, FRAME_HEADER_BYTES, 61)
     directory = np.array([2, 8, 8, 8, 0, 0, 0, 0], np.int64)

@@ -3,9 +3,12 @@
 import numpy as np
 
 from shm.kernels.base import words
-from shm.kernels.base.bytes import get32, load32, load64, load_u32, store32, store64
+from shm.kernels.base.bytes import get32, get64, load32, load64, load_u32, store32, store64
 from shm.kernels.base.crc32c import crc32c, crc32c_update
 from shm.kernels.base.jit import kernel
+
+BATCH_FORMAT = 2
+OFFSETS_END = 1 << 62  # No log gets there, and sums of offsets fit.
 
 
 @kernel
@@ -51,7 +54,24 @@ def write_frame_header(data, at, position, stamps, batch_bytes, partition, kind,
 
 
 @kernel
-def frame_is_good(data, at, end, position):
+def batch_fits(data, at, batch_bytes):
+    """Whether the batch at data[at] has a header that a log writes into a frame for so many bytes.
+
+    A right check does not say it: a snapshot may come from anywhere. Who reads batches one after
+    the other goes by their own lengths.
+    """
+    base_offset = get64(data, at + words.BATCH_BASE_OFFSET_AT)
+    last_delta = get32(data, at + words.BATCH_LAST_OFFSET_DELTA_AT)
+    return (
+        data[at + words.BATCH_MAGIC_AT] == BATCH_FORMAT
+        and get32(data, at + words.BATCH_LENGTH_AT) + words.BATCH_OVERHEAD_BYTES == batch_bytes
+        and last_delta >= 0
+        and 0 <= base_offset < OFFSETS_END - last_delta
+    )
+
+
+@kernel
+def frame_is_whole(data, at, end, position):
     """Whether data[at:end] begins with a whole frame of this position whose check is right.
 
     A batch behind its first 61 bytes is not checked: it has a CRC of its own. A frame of an unknown
@@ -77,6 +97,18 @@ def frame_is_good(data, at, end, position):
     if at + taken > end:
         return False
     return load_u32(data, at + words.FRAME_CHECK_AT) == frame_check(data, at)
+
+
+@kernel
+def frame_is_good(data, at, end, position):
+    """Whether data[at:end] begins with a whole frame of this position whose check is right, and
+    whose batch is one that a log writes."""
+    if not frame_is_whole(data, at, end, position):
+        return False
+    if load32(data, at + words.FRAME_KIND_AT) != words.FRAME_KIND_BATCH:
+        return True
+    size = load32(data, at + words.FRAME_BYTES_AT)
+    return batch_fits(data, at + words.FRAME_HEADER_BYTES, size)
 
 
 @kernel

@@ -32,6 +32,14 @@ def batch_is_good(batch: bytes) -> bool:
     return crc32c(batch[21:]) == int.from_bytes(batch[17:21])
 
 
+def batch_fits(batch: bytes) -> bool:
+    """Whether a batch has a header that a log writes into a frame of so many bytes."""
+    base_offset, length, _epoch, batch_format = struct.unpack_from(">qiib", batch)
+    [last_delta] = struct.unpack_from(">i", batch, words.BATCH_LAST_OFFSET_DELTA_AT)
+    is_whole = (length, batch_format) == (len(batch) - words.BATCH_OVERHEAD_BYTES, 2)
+    return is_whole and last_delta >= 0 and 0 <= base_offset < 2**62 - last_delta
+
+
 class PlainFrame(NamedTuple):
     """A frame's header, and the batch or padding behind it."""
 
@@ -65,7 +73,8 @@ class PlainFrame(NamedTuple):
 
 
 def read_frame(data: bytes, position: int) -> PlainFrame | None:
-    """The frame that `data` begins with, if it is whole, of this position, and its check right."""
+    """The frame that `data` begins with, if it is whole, of this position, its check right, and its
+    batch one that a log writes."""
     if len(data) < words.FRAME_HEADER_BYTES:
         return None
     _magic, _check, at, synced, generation, size, *rest = _FRAME.unpack_from(data)
@@ -76,7 +85,9 @@ def read_frame(data: bytes, position: int) -> PlainFrame | None:
     content = data[words.FRAME_HEADER_BYTES : words.FRAME_HEADER_BYTES + size]
     frame = PlainFrame(at, synced, generation, partition, kind, level, content)
     is_whole = len(content) == size and frame.frame_bytes <= len(data)
-    return frame if is_whole and data.startswith(frame.header()) else None
+    if not is_whole or not data.startswith(frame.header()):
+        return None
+    return frame if kind != words.FRAME_KIND_BATCH or batch_fits(content) else None
 
 
 def scan(data: bytes, first_position: int, generation: int) -> tuple[list[PlainFrame], int, int]:

@@ -1,17 +1,27 @@
 """Frames as the twin writes and reads them; no flip goes unseen."""
 
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.base.frames import (
+    OFFSETS_END,
     batch_crc_is_good,
     frame_bytes,
     frame_check,
     frame_is_good,
+    frame_is_whole,
     write_frame_header,
 )
-from shm.kernels.base.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
+from shm.kernels.base.words import (
+    BATCH_LENGTH_AT,
+    BATCH_OVERHEAD_BYTES,
+    FRAME_KIND_BATCH,
+    FRAME_KIND_PADDING,
+    FRAME_KIND_SKIPPABLE,
+)
 from shm.kernels.twin.log import PlainFrame, batch_is_good, read_frame
 from tests.oracle.batches import batch
 
@@ -27,6 +37,13 @@ def array(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)
 
 
+def fitting(content: bytes, base_offset: int = 0, delta: int = 0) -> bytes:
+    """A batch of this content whose header fits its frame."""
+    length = len(content) - BATCH_OVERHEAD_BYTES
+    head = struct.pack(">qiib", base_offset, length, 0, 2) + content[17:23]
+    return head + struct.pack(">i", delta) + content[27:]
+
+
 frames = st.builds(
     PlainFrame,
     position=st.integers(0, 2**50),
@@ -35,7 +52,7 @@ frames = st.builds(
     partition=st.integers(0, 2**32 - 1),
     kind=st.sampled_from(KINDS),
     level=st.integers(0, 2),
-    content=st.binary(min_size=61, max_size=200),
+    content=st.binary(min_size=61, max_size=200).map(fitting),
 )
 
 
@@ -103,6 +120,8 @@ def test_a_size_that_cannot_be_makes_no_frame_though_the_check_is_right(
     low = 61 if kind == FRAME_KIND_BATCH else 0
     fits = kind > 0 and low <= size <= 80
     data = np.zeros(128, np.uint8)
+    data[48:] = array(fitting(bytes(80)))
+    data[48 + BATCH_LENGTH_AT :][:4] = array(((size - 12) & 2**32 - 1).to_bytes(4))
     if kind in {FRAME_KIND_BATCH, FRAME_KIND_PADDING} or kind <= 0 or fits:
         write_frame_header(data, 0, 0, (0, 0), size, 0, kind, 0)
     else:  # The check of what is not there cannot be right.
@@ -110,3 +129,31 @@ def test_a_size_that_cannot_be_makes_no_frame_though_the_check_is_right(
         data[28:32] = array(size.to_bytes(4, "little", signed=True))
     assert frame_is_good(data, 0, 128, 0) == fits
     assert (read_frame(data.tobytes(), 0) is not None) == fits
+
+
+@pytest.mark.parametrize(
+    ("changed", "fits"),
+    [
+        (fitting(BATCH), True),
+        (fitting(BATCH, OFFSETS_END - 1), True),
+        (fitting(BATCH, OFFSETS_END - 2**31, 2**31 - 1), True),
+        (fitting(BATCH, OFFSETS_END), False),
+        (fitting(BATCH, OFFSETS_END - 2**31 + 1, 2**31 - 1), False),
+        (fitting(BATCH, 2**63 - 1, 2**31 - 1), False),
+        (fitting(BATCH, -1), False),
+        (fitting(BATCH, -(2**63)), False),
+        (fitting(BATCH, 0, -1), False),
+        (fitting(BATCH, 0, -(2**31)), False),
+        *((BATCH[:8] + struct.pack(">i", n) + BATCH[12:], False) for n in (-(2**31), 49, 5000)),
+        (BATCH[:16] + b"\x01" + BATCH[17:], False),
+    ],
+)
+def test_a_batch_that_no_log_writes_makes_no_frame_though_the_check_is_right(
+    changed: bytes, *, fits: bool
+) -> None:
+    """Of a restored snapshot: a batch longer than its frame ended each start of the shard, a
+    shorter one ended clients."""
+    whole = FRAME._replace(content=changed).encode()
+    assert frame_is_whole(array(whole), 0, len(whole), 640)
+    assert frame_is_good(array(whole), 0, len(whole), 640) == fits
+    assert (read_frame(whole, 640) is not None) == fits

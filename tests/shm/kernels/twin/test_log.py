@@ -27,7 +27,7 @@ def test_a_batch_written_by_another_code_has_a_good_check() -> None:
 
 
 def test_a_frame_lies_as_the_layout_draws_it() -> None:
-    content = bytes(range(61))
+    content = (49).to_bytes(12) + bytes(4) + b"\2" + bytes(range(44))
     frame = PlainFrame(64, 8, 3, 5, FRAME_KIND_BATCH, 2, content)
     data = frame.encode()
     assert data[:4] == b"SMQF"
