@@ -116,10 +116,16 @@ class Partitions:
         """Forget all rows, as a shard does before it recovers."""
         self.table[: int(self._words[words.WORD_PARTITION_COUNT])] = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether each row is some partition's."""
+        return not self._free
+
     def slot_of(self, number: int) -> int:
-        """The row of a partition, a new empty one if it has none."""
+        """The row of a partition, a new empty one if it has none; there must be one."""
         slot = self.slots.get(number)
         if slot is None:
+            assert self._free, "the coordinator gives a log no more partitions than it has rows"
             slot = self._free.pop()
             assert self.table[slot, words.P_FLAGS] == 0, "a free row is nobody's"
             row = np.zeros(words.PARTITION_COLUMNS, np.int64)

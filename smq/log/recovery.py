@@ -58,7 +58,7 @@ from smq.log.files.background import Background
 from smq.log.files.checkpoint import FILE_NAME, Checkpoint, PartitionCheckpoint
 from smq.log.files.disk import Disk, told
 from smq.log.files.filed_index import ENTRY, FiledIndex
-from smq.log.files.newer import UnknownFrames
+from smq.log.files.newer import UnknownFrames, check_generation
 from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import SegmentFiles, WalLimits
 from smq.log.files.start_reads import Pause, StartReads
@@ -67,9 +67,10 @@ from smq.log.given_up import set_aside
 from smq.log.log import Log
 from smq.log.repair import make_durable
 from smq.log.replay import Replay
+from smq.log.start_rows import Existing, StartRows
 from smq.log.sync import Syncer
 from smq.log.torn import Evidence
-from smq.model.errors import MadeByNewer
+from smq.model.errors import StoreError
 
 SCAN_ROWS = 65536
 NO_LIFE = -1  # Instead of a generation: the memory is fresh.
@@ -97,24 +98,29 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     producers_key: bytes,
     now_ms: int,
     pause: Pause | None = None,
+    existing: Existing | None = None,
 ) -> tuple[Log, Recovered]:
     """Restore a log and make it ready to append in a new generation.
 
     `producers_key`: 16 bytes that no client can guess; they seed the hash of the producer table.
-    `pause`: between tries of what cannot be read; None: it is tried once.
-    Raises OSError, MadeByNewer: then no frame was cut.
+    `pause`: between tries of what cannot be read; None: it is tried once. `existing`: asked if there
+    are too few rows for all partitions that are met.
+    Raises OSError, MadeByNewer, and StoreError for a log that is not of this data directory's
+    moment: then no frame was cut.
     """
     wal = Wal(SegmentFiles(directory, disk, background, limits), limits.blocks)
     log = Log(memory, wal, disk, syncer, background, boot_id, producers_key)
     try:
-        return log, _Recovery(log, now_ms, pause).run(generation)
-    except (OSError, MadeByNewer):
+        return log, _Recovery(StartRows(log, existing), now_ms, pause).run(generation)
+    except (OSError, StoreError):
         wal.close()
         raise
 
 
 class _Recovery:
-    def __init__(self, log: Log, now_ms: int, pause: Pause | None) -> None:
+    def __init__(self, start_rows: StartRows, now_ms: int, pause: Pause | None) -> None:
+        log = start_rows.log
+        self._start_rows = start_rows
         self._log, self._words, self._now_ms = log, log.words, now_ms
         capacity = log.memory.layout.index_capacity
         self._rows = np.zeros((min(SCAN_ROWS, capacity), SCAN_COLUMNS), np.int64)
@@ -125,7 +131,7 @@ class _Recovery:
         self._known_to = 0  # The checkpoint knows what lies below this position …
         self._known_generation = 0  # … and has no later generation than this one.
         self._only_ring_from: int | None = None  # Only the ring has later frames.
-        self._replay = Replay(log, self._rows, now_ms)
+        self._replay = Replay(start_rows, self._rows, now_ms)
         self._recovered = Recovered()
         self._unknown = UnknownFrames(log.directory)
         self._later: list[PartitionCheckpoint] = []  # With bounds of a later moment.
@@ -147,6 +153,7 @@ class _Recovery:
             log.notices.append(f"{path} is damaged: using the previous one")
         log.wal.files.open_existing()
         tail = self._read_segments()
+        check_generation(log.directory, self._generation, generation)
         self._end_known(tail)
         # A start that dies behind this leaves to the next one what it has found in the ring.
         if ring_end < tail:
@@ -160,7 +167,6 @@ class _Recovery:
             log.notices.append(f"{log.directory}: files behind the log's end remain: {error}")
         log.wal.own_last(tail)
         self._set_ends(checkpoint, is_newest=is_newest)
-        assert generation >= self._generation, "a start has a generation of its own"
         lived = before if before != NO_LIFE else None
         log.losses.begin(generation, lived, is_damaged=bool(self._recovered.damaged))
         self._begin_life(generation, ring_end)
@@ -171,7 +177,8 @@ class _Recovery:
         log = self._log
         checkpoint.know_no_later_than(self._now_ms)
         for state in checkpoint.partitions:
-            log.partitions.restore(state.at_position())
+            if self._start_rows.give(state.number):
+                log.partitions.restore(state.at_position())
         self._later = [each for each in checkpoint.partitions if each.at_position() is not each]
         self._evidence.synced = checkpoint.synced
         self._known_to = checkpoint.position
@@ -339,8 +346,10 @@ class _Recovery:
         known, slots = known_of(data, position), self._log.partitions.slots
         if known is None or (known.number not in slots and position < self._known_to):
             return
+        if not self._start_rows.give(known.number):
+            return
         # Its offsets are known, and are not assigned again.
-        row = self._log.partitions.table[self._log.partitions.slot_of(known.number)]
+        row = self._log.partitions.table[slots[known.number]]
         row[P_LOG_END] = max(int(row[P_LOG_END]), known.end_offset)
 
     # --- partitions ------------------------------------------------------------------------------
@@ -348,13 +357,16 @@ class _Recovery:
     def _set_ends(self, checkpoint: Checkpoint | None, *, is_newest: bool) -> None:
         """Set ends from the frames; the checkpoint's count where the log reaches its position."""
         log, table = self._log, self._log.partitions.table
+        slots = log.partitions.slots  # Not of all that were met: see StartRows.
         if checkpoint is not None and self._known_to == checkpoint.position:
             for state in checkpoint.partitions:
-                row = table[log.partitions.slots[state.number]]
-                row[P_LOG_END] = max(int(row[P_LOG_END]), state.log_end)
+                if (slot := slots.get(state.number)) is not None:
+                    row = table[slot]
+                    row[P_LOG_END] = max(int(row[P_LOG_END]), state.log_end)
         if not is_newest:
             for number, offset in self._replay.first_offsets.items():
-                log.sealing.assume(number, offset)
+                if number in slots:
+                    log.sealing.assume(number, offset)
 
     # --- a new life ------------------------------------------------------------------------------
 
@@ -370,6 +382,8 @@ class _Recovery:
             log.save_losses()
             self._show()
         for state in self._later:
+            if state.number not in log.partitions.slots:
+                continue
             log.sealing.raise_bounds(state, self._now_ms)
         for number, slot in log.partitions.slots.items():
             log.partitions.lead(number, generation)

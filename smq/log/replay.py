@@ -24,7 +24,7 @@ from shm.kernels.log.recover import (
     S_PARTITION,
     replay_frames,
 )
-from smq.log.log import Log
+from smq.log.start_rows import StartRows
 from smq.log.transaction_replay import replay_transactions
 
 
@@ -36,8 +36,9 @@ class Replay:
     entries         of the index, those of the segment being scanned
     """
 
-    def __init__(self, log: Log, rows: np.ndarray, now_ms: int) -> None:
-        self._log, self._rows, self._now_ms = log, rows, now_ms
+    def __init__(self, start_rows: StartRows, rows: np.ndarray, now_ms: int) -> None:
+        self._start_rows, self._log = start_rows, start_rows.log
+        self._rows, self._now_ms = rows, now_ms
         self.first_offsets: dict[int, int] = {}
         self.entries: list[np.ndarray] = []
 
@@ -69,10 +70,12 @@ class Replay:
         batches = rows[ours]
         numbers, epochs = batches[:, S_PARTITION], batches[:, S_EPOCH]
         is_last = np.append(numbers[1:] != numbers[:-1], np.ones(len(numbers[:1]), np.bool_))
-        found: list[int] = []
-        for number, at in batches[is_last][:, [S_PARTITION, S_AT]].tolist():
-            is_there = number in log.partitions.slots or first_position + at >= known_to
-            found.append(log.partitions.slot_of(number) if is_there else -1)
+        met = batches[is_last][:, [S_PARTITION, S_AT]].tolist()
+        for number, at in met:
+            if first_position + at >= known_to:
+                self._start_rows.give(number)
+        # Afterwards: those that do not exist lose their rows when others need them.
+        found = [log.partitions.slots.get(number, -1) for number, _ in met]
         slots[ours] = np.repeat(found, np.diff(np.flatnonzero(is_last), prepend=-1))
         changes = np.append(np.ones(len(numbers[:1]), np.bool_), epochs[1:] != epochs[:-1])
         changes[1:] |= is_last[:-1]

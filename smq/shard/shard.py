@@ -113,10 +113,22 @@ class Shard:
             if topic_defaults(config) != topic_defaults(self.config):
                 changed = list(catalog.by_id.values())
             self._take_config(config)
+        slots_before = self._slots_of(gone)
+        self._drop_lost(gone, changed)  # First: the others may need their rows.
         for topic in changed:
             self._adopt(topic)
         if self.bitmaps is not None:
-            self.bitmaps.forget_partitions(self._slots_of(gone, changed))
+            self.bitmaps.forget_partitions([*slots_before, *self._slots_of(changed)])
+        assert version >= self.catalog_version, "a catalog never grows older"
+        self.catalog, self.catalog_version = catalog, version
+        self.levels = set(self._durabilities.values())
+        self._show_again()
+        self._directory.take(gone, come, self._code_of)
+        for log in self.logs.values():
+            log.wal.files.writes_ahead = DURABILITY_DISK in self.levels
+
+    def _drop_lost(self, gone: Iterable[Topic], changed: Iterable[Topic]) -> None:
+        """Drop the partitions of topics that are gone and have not only changed."""
         wanted = {number for topic in changed for number in topic.partition_numbers}
         if self.catalog_version:
             known = {number for topic in gone for number in topic.partition_numbers}
@@ -125,13 +137,6 @@ class Shard:
         lost = known - wanted
         for log in self.logs.values():
             self._drop(log, sorted(lost & log.partitions.slots.keys()))
-        assert version >= self.catalog_version, "a catalog never grows older"
-        self.catalog, self.catalog_version = catalog, version
-        self.levels = set(self._durabilities.values())
-        self._show_again()
-        self._directory.take(gone, come, self._code_of)
-        for log in self.logs.values():
-            log.wal.files.writes_ahead = DURABILITY_DISK in self.levels
 
     def _take_config(self, config: Config) -> None:
         """Use other settings from now on."""

@@ -17,6 +17,7 @@ from smq.log.files.start_reads import Pause
 from smq.log.log import Log
 from smq.log.partitions import PartitionSettings
 from smq.log.recovery import Recovered, open_log
+from smq.log.start_rows import Existing
 from smq.log.sync import InlineSyncer, Syncer
 from smq.wire.records import Record, read_batches, write_batch
 
@@ -70,6 +71,7 @@ def start(  # noqa: PLR0913
     bytes_max: int = words.SPACE_UNLIMITED,
     keep_bytes_max: int = 0,
     pause: Pause | None = None,
+    existing: Existing | None = None,
 ) -> Life:
     """Open a log and adopt partitions with their durabilities."""
     disk = disk or OsDisk()
@@ -86,6 +88,7 @@ def start(  # noqa: PLR0913
         producers_key=PRODUCERS_KEY,
         now_ms=NOW_MS,
         pause=pause,
+        existing=existing,
     )
     for number, level in (levels or {1: OS}).items():
         log.adopt(number, settings(level))

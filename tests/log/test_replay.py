@@ -8,6 +8,7 @@ from shm.kernels.base.words import P_LOG_END, P_SEALED_END, WORD_INDEX_TAIL
 from shm.kernels.log.recover import S_AT, SCAN_COLUMNS, scan_frames
 from smq.log.log import Log
 from smq.log.replay import Replay
+from smq.log.start_rows import StartRows
 from tests.log.logs import NOW_MS, OS, append, batch, row, start, turn
 
 NUMBERS = (1, 2)
@@ -29,7 +30,7 @@ class Scanned:
         self.count, _, _ = scan_frames(self.data, 0, len(self.data), 0, 0, self.rows)
 
     def enter(self, log: Log, known_to: int = 0) -> Replay:
-        replay = Replay(log, self.rows, NOW_MS)
+        replay = Replay(StartRows(log, None), self.rows, NOW_MS)
         replay.enter(self.data, (0, int(self.count)), 0, known_to)
         return replay
 

@@ -66,6 +66,15 @@ def test_a_topic_made_again_under_its_name_has_none_of_the_old_records(tmp_path:
     assert appender.append("again", 0, batch(b"new")) == 0
 
 
+def test_topics_get_the_rows_of_those_that_are_deleted_in_the_same_catalog(tmp_path: Path) -> None:
+    """In a log with as many partitions as it may have: the shard ended."""
+    shard = new_shard(tmp_path, topic("old", range(1, 1025)))
+    assert shard.logs[0].partitions.is_full
+    shard.take_catalog(catalog(topic("new", range(2000, 3024))), 2)
+    assert shard.logs[0].partitions.slots.keys() == set(range(2000, 3024))
+    shard.invariants()
+
+
 def test_a_partition_keeps_its_offsets_when_the_catalog_changes(tmp_path: Path) -> None:
     kept = topic("kept")
     shard = new_shard(tmp_path, kept)

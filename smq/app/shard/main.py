@@ -6,6 +6,7 @@ import select
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 
 from shm.peer import is_ours
 from shm.segment import LogMemory
@@ -37,7 +38,7 @@ from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import SyncThread
 from smq.model.catalog import Catalog
-from smq.model.errors import MadeByNewer
+from smq.model.errors import StoreError
 from smq.model.printable import say_error
 from smq.security.access import AccessView
 from smq.security.listeners import UNIX
@@ -162,8 +163,9 @@ def _open_log(
             producers_key=os.urandom(16),
             now_ms=monotonic_ms(),
             pause=_pause,
+            existing=partial(_partitions_of, inheritance, number),
         )
-    except MadeByNewer as reason:
+    except StoreError as reason:
         raise SystemExit(f"smq: {reason}") from reason
     except OSError as reason:  # The supervisor starts the shard again.
         say_error(f"log {number} cannot be opened: {reason}")
@@ -171,6 +173,18 @@ def _open_log(
     for line in recovered.damaged:
         say_error(line)
     return log
+
+
+def _partitions_of(inheritance: Inheritance, log: int) -> set[int]:
+    """The numbers of a log's partitions, once the coordinator has sent the topics."""
+    while not inheritance.catalog.version():
+        if inheritance.stop_requested():
+            raise SystemExit(0)
+        sleep(CATALOG_WAIT_MS / 1000)
+    _, published = inheritance.catalog.read()
+    topics = Catalog.decode(published).by_name.values()
+    pairs = (zip(each.partition_numbers, each.logs, strict=True) for each in topics)
+    return {number for number, of in chain.from_iterable(pairs) if of == log}
 
 
 def _pause() -> int:

@@ -48,7 +48,7 @@ from smq.app.process.refusal import or_refuse
 from smq.app.process.token_keys import why_no_tokens, why_unusable
 from smq.app.process.unix_users import trusted_users, with_super_users
 from smq.app.supervisor import timeline
-from smq.app.supervisor.datadir import DataDirectory, unusable
+from smq.app.supervisor.datadir import DataDirectory, read_meta, unusable
 from smq.app.supervisor.listeners import (
     PASSABLE,
     PRIVATE,
@@ -68,7 +68,7 @@ from smq.log.files.footprint import drops_pages
 from smq.log.files.newer import refuse_newer as refuse_newer_log
 from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import size, size_wal
-from smq.model.errors import MadeByNewer
+from smq.model.errors import StoreError
 from smq.model.printable import printable
 from smq.security.access import PUBLISHED_BYTES_MAX
 from smq.security.listener_rules import problems_of_listeners, takes_tokens_by_grpc
@@ -312,12 +312,14 @@ def _resume_time(data_dir: Path) -> None:
 
 
 def refuse_newer(data_dir: Path) -> None:
-    """Check the data that a start would write. Raises SystemExit if a newer SMQ wrote any."""
+    """Check the data that a start would write. Raises SystemExit if a newer SMQ wrote any, or a
+    later generation."""
     try:
         refuse_newer_database(data_dir / STORE)
+        generation = read_meta(data_dir).generation + 1
         for directory in sorted((data_dir / LOGS).glob("*")):
-            refuse_newer_log(directory, OsDisk())
-    except MadeByNewer as reason:
+            refuse_newer_log(directory, OsDisk(), generation)
+    except StoreError as reason:
         raise SystemExit(f"smq: {reason}") from reason
 
 

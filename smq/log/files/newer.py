@@ -3,6 +3,7 @@
     a file of an unknown version             the checkpoint refuses the start; an index is rebuilt
     a frame of an unknown, skippable kind    it stays in the WAL unchanged, as long as its segment
     a frame of any other unknown kind        the start is refused
+    a frame of a generation not taken yet    the start is refused: meta.json is of another moment
 
 `smq serve` calls refuse_newer() before it takes a generation. A start that
 meets such a frame later, after a damaged table for example, ends there as well.
@@ -10,6 +11,7 @@ meets such a frame later, after a damaged table for example, ends there as well.
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from smq.log.files.checkpoint import Checkpoint
 from smq.log.files.disk import Disk
 from smq.log.files.filed_index import is_of_our_version
 from smq.log.files.salvage import salvage
-from smq.model.errors import MadeByNewer
+from smq.model.errors import MadeByNewer, StoreError
 
 SCAN_ROWS = 4096
 
@@ -64,34 +66,60 @@ class UnknownFrames:
         return [f"{self._directory}: {what} are kept but ignored: a newer SMQ wrote them"]
 
 
-def refuse_newer(directory: Path, disk: Disk) -> None:
-    """Walk through the segments that a start of this log would scan.
+def check_generation(directory: Path, found: int, generation: int) -> None:
+    """Raise StoreError if a log has frames of a later generation than the one that a start takes:
+    it would take its own frames for an earlier life's."""
+    if found > generation:
+        raise StoreError(
+            str(directory),
+            f"its frames are of up to generation {found}, and by meta.json this is generation "
+            f"{generation}: the two are not of one moment; nothing was changed. Restore all of "
+            "the data directory from one backup",
+        )
 
-    Changes nothing. Raises MadeByNewer. Skips segments with a table of our version: they have no
-    frames that must be known. Looks beyond a torn end too: a start would truncate there.
+
+class FrameWalk:
+    """Walks through the frames of one log, segment by segment, and also beyond what a start takes
+    for the end of the log: it would truncate there.
+
+    `generation` is what check_generation takes.
+    """
+
+    def __init__(self, directory: Path, generation: int) -> None:
+        self._directory, self._generation_max = directory, generation
+        self._unknown, self._generation = UnknownFrames(directory), 0
+        self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
+
+    def through(self, data: np.ndarray, first_position: int) -> Iterator[tuple[np.ndarray, int]]:
+        """The good frames of a segment, some at a time: their S_ columns, lent until the next, and
+        where they end. Raises MadeByNewer, and StoreError as check_generation."""
+        at = 0
+        while 0 <= at < len(data):
+            count, stopped, generation = scan_frames(
+                data, at, len(data), first_position, self._generation, self._rows
+            )
+            assert at <= stopped <= len(data)
+            rows, at, self._generation = self._rows[:count], int(stopped), int(generation)
+            self._unknown.meet(rows, first_position)
+            check_generation(self._directory, self._generation, self._generation_max)
+            yield rows, at
+            if count < len(self._rows):
+                at = int(find_frame(data, at, len(data), first_position, self._generation))
+
+
+def refuse_newer(directory: Path, disk: Disk, generation: int) -> None:
+    """Walk through the segments that a start of this log would scan, with this generation.
+
+    Changes nothing. Raises MadeByNewer, and StoreError as check_generation. Skips segments with a
+    table of our version: they have no frames that must be known.
     """
     with suppress(OSError):  # The start itself reports it.
         Checkpoint.load(directory)
-    unknown, generation = UnknownFrames(directory), 0
-    rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
+    walk = FrameWalk(directory, generation)
     for path in sorted(directory.glob("*.wal")):
         if path.stem.isdigit() and not is_of_our_version(path.with_suffix(".index")):
-            generation = _walk(path, disk, generation, unknown, rows)
-
-
-def _walk(path: Path, disk: Disk, generation: int, unknown: UnknownFrames, rows: np.ndarray) -> int:
-    """Meet the frames of one segment; the generation of the last one."""
-    data, first_position, at = _bytes_of(path, disk), int(path.stem), 0
-    while 0 <= at < len(data):
-        count, stopped, generation = scan_frames(
-            data, at, len(data), first_position, generation, rows
-        )
-        assert at <= stopped <= len(data)
-        unknown.meet(rows[:count], first_position)
-        at = int(stopped)
-        if count < len(rows):
-            at = int(find_frame(data, at, len(data), first_position, generation))
-    return int(generation)
+            for _ in walk.through(_bytes_of(path, disk), int(path.stem)):
+                pass
 
 
 def _bytes_of(path: Path, disk: Disk) -> np.ndarray:

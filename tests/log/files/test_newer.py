@@ -18,7 +18,7 @@ from smq.log.files.disk import OsDisk
 from smq.log.files.filed_index import VERSION, FiledIndex
 from smq.log.files.newer import UnknownFrames, refuse_newer
 from smq.log.given_up import QUARANTINE
-from smq.model.errors import MadeByNewer
+from smq.model.errors import MadeByNewer, StoreError
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.files.test_checkpoint import newer
 from tests.log.logs import (
@@ -88,6 +88,27 @@ def with_newer_tables(directory: Path) -> None:
         path.write_bytes(data[:7] + bytes([VERSION + 1]) + data[8:])
 
 
+def test_frames_of_a_later_generation_than_the_start_takes_are_refused_and_stay(
+    tmp_path: Path,
+) -> None:
+    """meta.json was lost, or is an older backup's: the shard ended at each start with a trace."""
+    log = start(tmp_path, generation=7, levels=LEVELS).log
+    fill(log, 30)
+    before = contents(log)
+    log.wal.close()
+    without_tables(tmp_path)
+    (tmp_path / FILE_NAME).unlink()
+    files = {path: path.read_bytes() for path in tmp_path.glob("*.wal")}
+    for generation in (-1, 6):
+        with pytest.raises(StoreError, match="its frames are of up to generation 7, and by meta"):
+            refuse_newer(tmp_path, OsDisk(), generation)
+        with pytest.raises(StoreError, match="nothing was changed"):
+            start(tmp_path, generation=generation, levels=LEVELS)
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.wal")} == files
+    refuse_newer(tmp_path, OsDisk(), 7)
+    assert contents(start(tmp_path, generation=7, levels=LEVELS).log) == before
+
+
 # --- kinds that may be skipped -------------------------------------------------------------------
 
 
@@ -99,7 +120,7 @@ def test_frames_that_may_be_skipped_stay_byte_for_byte_and_the_others_are_served
     before, frames = newer_log(tmp_path, SKIPPABLE)
     if change:
         change(tmp_path)
-    refuse_newer(tmp_path, OsDisk())
+    refuse_newer(tmp_path, OsDisk(), 9)
     for generation in (1, 2, 3):
         log, recovered = start(tmp_path, generation=generation, boot=boot, levels=LEVELS)
         assert recovered.damaged == []
@@ -178,7 +199,7 @@ def test_around_a_page_that_is_lost_they_are_kept(tmp_path: Path) -> None:
     without_tables(tmp_path)
     first = min(tmp_path.glob("*.wal"))
     disk.bad_places.append((first.name, PAGE_BYTES, 2 * PAGE_BYTES))
-    refuse_newer(tmp_path, disk)
+    refuse_newer(tmp_path, disk, 9)
     with first.open("r+b") as file:  # A copy has zeros for what is lost.
         file.seek(PAGE_BYTES)
         file.write(bytes(PAGE_BYTES))
@@ -246,7 +267,7 @@ def test_a_kind_that_must_be_known_stops_the_start_and_no_frame_is_cut(
     before = snapshot(tmp_path)
     said = f"{tmp_path}: made by a newer SMQ: the frame at position {min(frames)} is of kind 17,"
     with pytest.raises(MadeByNewer, match=said):
-        refuse_newer(tmp_path, OsDisk())
+        refuse_newer(tmp_path, OsDisk(), 9)
     assert snapshot(tmp_path) == before
     with pytest.raises(MadeByNewer, match=said):
         start(tmp_path, generation=1, levels=LEVELS)
@@ -267,7 +288,7 @@ def test_it_stops_the_start_also_as_the_last_frame_and_when_only_the_ring_has_it
     if is_written:
         assert turn(log)
         with pytest.raises(MadeByNewer):
-            refuse_newer(tmp_path, OsDisk())
+            refuse_newer(tmp_path, OsDisk(), 9)
     memory = None if is_written else log.memory
     with pytest.raises(MadeByNewer, match=f"at position {position} is of kind 17"):
         start(tmp_path, generation=1, levels=LEVELS, memory=memory)
@@ -283,7 +304,7 @@ def test_it_stops_the_start_also_behind_a_torn_end(tmp_path: Path) -> None:
     path.write_bytes(data)
     (tmp_path / FILE_NAME).unlink()
     with pytest.raises(MadeByNewer):
-        refuse_newer(tmp_path, OsDisk())
+        refuse_newer(tmp_path, OsDisk(), 9)
 
 
 def test_a_table_of_our_version_says_that_there_is_none(tmp_path: Path) -> None:
@@ -294,7 +315,7 @@ def test_a_table_of_our_version_says_that_there_is_none(tmp_path: Path) -> None:
             path.unlink()
     assert any(path.with_suffix(".wal").exists() for path in tmp_path.glob("*.index"))
     assert frames
-    refuse_newer(tmp_path, OsDisk())
+    refuse_newer(tmp_path, OsDisk(), 9)
 
 
 def test_a_newer_checkpoint_stops_the_start_before_anything_is_written(tmp_path: Path) -> None:
@@ -304,20 +325,20 @@ def test_a_newer_checkpoint_stops_the_start_before_anything_is_written(tmp_path:
     (tmp_path / "left over.new").write_bytes(b"")
     before = snapshot(tmp_path)
     with pytest.raises(MadeByNewer, match=f"its format is {CHECKPOINT_VERSION + 1}"):
-        refuse_newer(tmp_path, OsDisk())
+        refuse_newer(tmp_path, OsDisk(), 9)
     with pytest.raises(MadeByNewer, match=f"its format is {CHECKPOINT_VERSION + 1}"):
         start(tmp_path, generation=1, levels=LEVELS)
     assert snapshot(tmp_path) == before
 
 
 def test_a_directory_without_a_log_is_not_refused(tmp_path: Path) -> None:
-    refuse_newer(tmp_path / "absent", OsDisk())
+    refuse_newer(tmp_path / "absent", OsDisk(), 9)
     (tmp_path / f"{0:020d}.wal").touch()
     (tmp_path / "other.wal").write_bytes(b"somebody's")
-    refuse_newer(tmp_path, OsDisk())
+    refuse_newer(tmp_path, OsDisk(), 9)
     disk = FailingDisk(OsDisk())
     disk.fail("open")
-    refuse_newer(tmp_path, disk)
+    refuse_newer(tmp_path, disk, 9)
 
 
 # --- counting ------------------------------------------------------------------------------------
