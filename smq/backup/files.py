@@ -44,19 +44,26 @@ def open_named(path: Path) -> int:
 
 
 def copy(
-    source: Path, target: Path, length: int | None = None, open_source: Open = open_named
+    source: Path,
+    target: Path,
+    length: int | None = None,
+    open_source: Open = open_named,
+    judge: Callable[[int, int], None] | None = None,
 ) -> None:
     """Copy a file's first bytes, by default all; zeros fill the copy up to the file's size.
 
-    Blocks are shared where the file system can. Raises OSError, and as `open_source`.
+    Blocks are shared where the file system can. `judge` may refuse the copy, of which it gets a
+    descriptor and the size. Raises OSError, and as `open_source` and `judge`.
     """
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with opened(source, length, open_source) as fd:
-        out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        out = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(fd).st_size
             _copy_bytes(fd, out, size if length is None else min(length, size))
             os.ftruncate(out, size)
+            if judge is not None:
+                judge(out, size)  # While the page cache has it.
             os.fsync(out)
             OsDisk().drop(out, size)
         finally:
@@ -119,10 +126,11 @@ def _copy_bytes(fd: int, out: int, length: int) -> None:
         at += count
 
 
-def write(path: Path, content: bytes | memoryview) -> None:
-    """Create a file with synced content. Raises OSError."""
+def write(path: Path, content: bytes | memoryview, mode: int = 0o666) -> None:
+    """Create a file with synced content; the umask takes away from `mode`. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.open("xb") as file:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(fd, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

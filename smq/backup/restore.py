@@ -19,11 +19,13 @@ import secrets
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from smq.app.process.machine import boot_id
 from smq.app.process.status import read_status
+from smq.app.supervisor.contents import bytes_max_of
 from smq.app.supervisor.datadir import (
     RESTORING,
     DataDirectory,
@@ -32,8 +34,9 @@ from smq.app.supervisor.datadir import (
     new_cluster_id,
 )
 from smq.backup import folder
-from smq.backup.files import copy, sync_directories, write
+from smq.backup.files import copy, opened, sync_directories, write
 from smq.backup.folder import About
+from smq.backup.frames import RestoredFrames
 from smq.backup.held import HeldFolder
 from smq.backup.loading import check_it_loads
 from smq.backup.objects import Topics, Ways, bring, bring_others
@@ -41,7 +44,7 @@ from smq.backup.take import Refused, keep_found_topics
 from smq.backup.wal import check_segment, write_only
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
-from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT, Checkpoint
+from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT, RESTORED, Checkpoint
 from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
 from smq.store.access import Stored, forget_users, stored
@@ -52,8 +55,6 @@ from smq.store.database import refuse_newer
 # that do not know each other. A generation and a coordinator's epoch have 31 bits on the wire.
 EPOCHS_SKIPPED = range(10**4, 10**7 + 1)
 IDS_SKIPPED = range(10**6, 2**40 + 1)
-# 64 MB of it are producers; the rest has room for some 20 million aborted transactions.
-CHECKPOINT_BYTES_MAX = 1 << 30
 _LOCKS = {"lock", "supervisor.lock"}
 
 Advance = Callable[[int], None]
@@ -161,7 +162,7 @@ class Restoring:
                 "has changed this snapshot"
             )
         check_it_loads(store, meta)
-        self._bring_logs(held, known)
+        self._bring_logs(held, known, meta.generation)
         ways = Ways(held.open, held.link)
         objects = LocalStore(self.source / folder.FILER)
 
@@ -184,40 +185,57 @@ class Restoring:
             forget_users(store)
         elif (self.source / folder.DECOYS).exists():
             # The users keep their salts: with other decoys, who has asked before would know them.
-            to = self.data_dir / folder.DECOYS
-            copy(self.source / folder.DECOYS, to, open_source=held.open)
+            self._bring_file(held, folder.DECOYS)
         ids, epochs = secrets.choice(IDS_SKIPPED), secrets.choice(EPOCHS_SKIPPED)
         renew(store, {"producer_id": ids, "coordinator_epoch": epochs})
         if (self.source / folder.CLOCK).exists():
-            to = self.data_dir / folder.CLOCK
-            copy(self.source / folder.CLOCK, to, open_source=held.open)
+            self._bring_file(held, folder.CLOCK)
         return partition_numbers(store)
 
-    def _bring_logs(self, held: HeldFolder, known: set[int]) -> None:
+    def _bring_file(self, held: HeldFolder, name: str) -> None:
+        """A file that a start reads whole, if it is no larger than a start allows."""
+        write(self.data_dir / name, held.read(self.source / name, bytes_max_of(name)), 0o600)
+
+    def _bring_logs(self, held: HeldFolder, known: set[int], generation: int) -> None:
         """The segments and the checkpoints. No snapshot has other files there: a start may believe
         a look-up table, and would serve what it names, at any place."""
-
-        def open_segment(path: Path) -> int:
-            fd = held.open(path)
-            try:
-                check_segment(path, os.fstat(fd).st_size)
-            except StoreError:
-                os.close(fd)
-                raise
-            return fd
-
+        frames: dict[Path, RestoredFrames] = {}
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name
             size = path.stat().st_size
             if path.name == CHECKPOINT:
-                content = held.read(path, CHECKPOINT_BYTES_MAX)
-                Checkpoint.of(content, path)  # A damaged one a start passes over.
+                content = held.read(path, bytes_max_of(f"{folder.LOGS}/0/{CHECKPOINT}"))
+                Checkpoint.of(content, path, RESTORED)  # A damaged one a start passes over.
                 write(to, content)
-            elif path.suffix == ".wal" and self.topics is not None:
-                write_only(path, to, size, known, open_segment)
             elif path.suffix == ".wal":
-                copy(path, to, open_source=open_segment)
+                if path.parent not in frames:
+                    frames[path.parent] = RestoredFrames(path.parent, generation)
+                self._bring_segment(held, (path, to), known, frames[path.parent])
             self.advance(size)
         for log in (self.data_dir / folder.LOGS).glob("*"):
             # All restored data is on disk: anything incomplete was already damaged.
             write(log / BOOT_FILE, boot_id())
+
+    def _bring_segment(
+        self, held: HeldFolder, names: tuple[Path, Path], known: set[int], frames: RestoredFrames
+    ) -> None:
+        """One segment, from the first name to the second. The copy is judged: the snapshot's owner
+        may write to the original meanwhile."""
+        path, to = names
+        open_segment, judge = partial(_open_segment, held), partial(frames.judge_file, path)
+        if self.topics is None:
+            copy(path, to, open_source=open_segment, judge=judge)
+            return
+        write_only(path, to, path.stat().st_size, known, open_segment)
+        with opened(to) as fd:
+            judge(fd, os.fstat(fd).st_size)
+
+
+def _open_segment(held: HeldFolder, path: Path) -> int:
+    fd = held.open(path)
+    try:
+        check_segment(path, os.fstat(fd).st_size)
+    except StoreError:
+        os.close(fd)
+        raise
+    return fd

@@ -44,6 +44,7 @@ from smq.backup.files import Open, copy, link, open_named, opened, write
 from smq.log.files.checkpoint import (
     FILE_NAME,
     FILE_NAME_BEFORE,
+    RESTORED,
     Checkpoint,
     PartitionCheckpoint,
 )
@@ -51,12 +52,10 @@ from smq.log.files.disk import OsDisk
 from smq.log.files.filed_index import FiledIndex
 from smq.model.config import SETTINGS
 from smq.model.errors import StoreError
-from smq.model.setting import INT64_MAX
 
 CHECKPOINT_WAIT_MS = 10_000  # Between the shard's two renames no checkpoint exists for an instant.
 SEGMENT_BYTES_MAX = SETTINGS["wal.segment.bytes"].at_most or 0
 _NAME = re.compile(r"[0-9]{20}\.wal")
-_POSITION_MAX = INT64_MAX // 2  # No log gets there.
 _POLL_S = 0.01
 _SCAN_ROWS = 65536
 
@@ -202,10 +201,11 @@ def with_bounds(
 
 def check_segment(path: Path, size: int) -> None:
     """Raises StoreError for what no log has as a segment: a file from elsewhere may have any name
-    and any size, and recovery reads what it finds."""
+    and any size, and recovery reads what it finds. A log that went on where a segment ends between
+    two lines could not be read again."""
     at = int(path.stem) if _NAME.fullmatch(path.name) else -1
-    is_place = 0 <= at <= _POSITION_MAX and at % words.FRAME_ALIGNMENT_BYTES == 0
-    if not is_place or size > SEGMENT_BYTES_MAX:
+    is_place = 0 <= at <= RESTORED.place_max and at % words.FRAME_ALIGNMENT_BYTES == 0
+    if not is_place or size > SEGMENT_BYTES_MAX or size % words.FRAME_ALIGNMENT_BYTES:
         raise StoreError(
             str(path), f"with {size} bytes it is no segment of a log: somebody has changed it"
         )

@@ -37,8 +37,10 @@ from smq.store.access import stored
 from smq.store.migrations import MIGRATIONS
 from smq.store.store import Store
 from smq.store.stored_version import stored_version
+from tests.backup.test_frames import framed
 from tests.backup.test_take import served_once, taking
 from tests.log.files.test_checkpoint import craft
+from tests.log.logs import batch
 from tests.security.test_authorizer import rule
 from tests.store.test_migrations import made_by
 
@@ -261,7 +263,36 @@ def test_a_checkpoint_beyond_all_bounds_is_refused_unread(tmp_path: Path) -> Non
     path = tmp_path / "s" / "logs" / "1" / FILE_NAME
     path.touch()
     os.truncate(path, 1 << 40)
-    with pytest.raises(NotWhole, match="has over 1073741824 bytes"):
+    with pytest.raises(NotWhole, match="has over 536870912 bytes"):
+        restoring(tmp_path).run()
+    assert left_in(tmp_path / "b") == set()
+
+
+@pytest.mark.parametrize("topics", [None, {("kafka", "flights")}])
+def test_a_log_with_a_frame_that_no_log_writes_is_refused_and_leaves_nothing(
+    tmp_path: Path, topics: set[tuple[str, str]] | None
+) -> None:
+    """The restored shard ended at each start."""
+    snapshot(tmp_path, Topic("flights", UUID(int=7), (1,), (0,), {}))
+    path = tmp_path / "s" / "logs" / "0" / f"{1 << 40:020d}.wal"
+    path.write_bytes(framed(batch(b"value"), 1 << 40, generation=7))
+    with pytest.raises(StoreError, match="its frames are of up to generation 7, and by"):
+        replace(restoring(tmp_path), topics=topics).run()
+    assert left_in(tmp_path / "b") == set()
+
+
+@pytest.mark.parametrize("name", [folder.CLOCK, folder.DECOYS])
+def test_a_file_that_is_larger_than_a_start_allows_is_refused(tmp_path: Path, name: str) -> None:
+    """The restore succeeded, and each start was refused."""
+    snapshot(tmp_path)
+    about = folder.read(tmp_path / "s")
+    (tmp_path / "s" / folder.UNFINISHED).touch()
+    for each in (folder.FILES, folder.ABOUT):
+        (tmp_path / "s" / each).unlink()
+    with (tmp_path / "s" / name).open("ab") as file:
+        os.truncate(file.fileno(), 400 << 20)
+    folder.finish(tmp_path / "s", about)
+    with pytest.raises(NotWhole, match=f"{name} has over 1048576 bytes"):
         restoring(tmp_path).run()
     assert left_in(tmp_path / "b") == set()
 
@@ -275,7 +306,7 @@ def test_a_restore_leaves_out_look_up_tables_and_other_files_beside_segments(
     for name in (f"{0:020d}.index", FILE_NAME_BEFORE, BOOT_FILE, "notes"):
         (tmp_path / "s" / "logs" / "0" / name).write_bytes(b"theirs")
     segment = tmp_path / "s" / "logs" / "0" / f"{1 << 40:020d}.wal"
-    segment.write_bytes(b"whole")
+    segment.write_bytes(b"whole".ljust(64))
     restoring(tmp_path).run()
     restored = tmp_path / "b" / "logs" / "0"
     assert {each.name for each in restored.iterdir()} == {FILE_NAME, BOOT_FILE, segment.name}

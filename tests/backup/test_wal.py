@@ -122,6 +122,7 @@ def test_of_other_partitions_there_is_no_byte(tmp_path: Path) -> None:
     [
         ("x.wal", 1), ("7.wal", 1), (f"{7:020d}.wal", 1), (f"{0:019d}\u0665.wal", 1),
         (f"{2**63:020d}.wal", 1),
+        (f"{2**61:020d}.wal", 64), (f"{64:020d}.wal", 77),
         (f"{64:020d}.wal", SEGMENT_BYTES_MAX + 1), (f"{64:020d}.wal", 1 << 40),
     ],
 )  # fmt: skip

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from smq.app.supervisor.modes import FILES, LEFT, OWN
+from smq.model.setting import INT64_MAX
 from smq.sealer.lake.catalog import FILE_NAME as CATALOG
 
 MiB = 1024 * 1024
@@ -44,12 +45,18 @@ def check_contents(data_dir: Path) -> None:
         if not entry.is_file(follow_symlinks=False):
             raise SystemExit(f"smq: {entry.path} is neither a file nor a directory; remove it")
         place = entry.path[len(str(data_dir)) + 1 :]
-        most = next((bytes_max for name, bytes_max in _READ_WHOLE if name.fullmatch(place)), None)
-        if most is not None and (size := entry.stat(follow_symlinks=False).st_size) > most:
+        most = bytes_max_of(place)
+        if most < INT64_MAX and (size := entry.stat(follow_symlinks=False).st_size) > most:
             raise SystemExit(
                 f"smq: {entry.path} has {size} bytes, and SMQ writes at most {most} there; restore "
                 "it from a backup"
             )
+
+
+def bytes_max_of(place: str) -> int:
+    """How many bytes a start allows a file to have, by its path in the directory."""
+    found = (bytes_max for name, bytes_max in _READ_WHOLE if name.fullmatch(place))
+    return next(found, INT64_MAX)
 
 
 def _all(data_dir: Path) -> Iterator[os.DirEntry[str]]:

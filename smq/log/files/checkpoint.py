@@ -50,13 +50,15 @@ from smq.model.setting import INT64_MAX
 MAGIC = b"SMQCKPT"
 VERSION = 4  # Version 1 has no transactions; in 2 the aborted ones are in the JSON; 3: see below.
 _HEAD = struct.Struct("<7sBI")
+Bounds = tuple[int, int]  # The lowest and the highest number that there may be.
 _TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
 FILE_NAME_BEFORE = "checkpoint.before"
 PARTITIONS_PIECE = 256  # Encoded per step, and …
 BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
-# What a log may have written. No log gets to such offsets and positions, and sums with them fit.
-_PLACES = 0, INT64_MAX // 2
+_LIST_BYTES_MIN = 6  # "[0,0],": no list of a checkpoint is shorter on average.
+_QUOTES_MAX = 2 * 7  # Around the names of its fields.
+# What a log may have written.
 _NUMBERS = 0, 2**32 - 1  # A frame has a partition's number in 32 bits.
 _INT16, _INT32, _INT64 = (-(2**15), 2**15 - 1), (-INT32_MAX - 1, INT32_MAX), (-(2**63), INT64_MAX)
 _PRODUCER_BOUNDS = {
@@ -68,6 +70,20 @@ _PRODUCER_BOUNDS = {
     **{R_BATCHES + 4 * i: _INT32 for i in range(PRODUCER_BATCHES)},  # First sequences …
     **{R_BATCHES + 4 * i + 1: _INT32 for i in range(PRODUCER_BATCHES)},  # … and last ones.
 }
+
+
+class CheckpointLimits(NamedTuple):
+    """How high offsets and positions of a checkpoint may be, and how long its JSON."""
+
+    place_max: int
+    text_bytes_max: int
+
+
+# No log gets to such offsets and positions, and sums with them fit. A start looks at whole files.
+OWN = CheckpointLimits(INT64_MAX // 2, 2**32 - 1)
+# A restored log goes on from there. One KiB for each partition of the largest log: a row takes up
+# to 200 bytes, an epoch some 20.
+RESTORED = CheckpointLimits(INT64_MAX // 4, PARTITIONS_PER_LOG_MAX << 10)
 
 
 @dataclass(slots=True)
@@ -224,7 +240,7 @@ class Checkpoint:
             return None
 
     @classmethod
-    def of(cls, data: bytes, path: Path) -> "Checkpoint | None":
+    def of(cls, data: bytes, path: Path, limits: CheckpointLimits = OWN) -> "Checkpoint | None":
         """The checkpoint that is in the bytes of a file; None: they are damaged.
 
         Raises MadeByNewer; Implausible if the check is right, and no log writes such content.
@@ -240,8 +256,8 @@ class Checkpoint:
         if version > VERSION:
             raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {VERSION}")
         try:
-            found = cls._parsed(version, data)
-            _judge(found)
+            found = cls._parsed(version, data, limits.text_bytes_max)
+            _judge(found, (0, limits.place_max))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise Implausible(
                 str(path),
@@ -250,10 +266,12 @@ class Checkpoint:
         return found
 
     @classmethod
-    def _parsed(cls, version: int, data: bytes) -> "Checkpoint":
+    def _parsed(cls, version: int, data: bytes, text_bytes_max: int) -> "Checkpoint":
         """The content of a file. Raises almost anything if no log has written it."""
         text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]
-        head = json.loads(body[:text_bytes])
+        _require([text_bytes], (0, text_bytes_max))
+        _judge_text(text := body[:text_bytes])
+        head = json.loads(text)
         words = np.frombuffer(body[text_bytes:], np.int64)
         count = head.get("producer_count", len(words) // PRODUCER_COLUMNS)
         _require([count], (0, len(words) // PRODUCER_COLUMNS))
@@ -278,39 +296,47 @@ class Implausible(StoreError):
     """A checkpoint with a right check and a content that no log has written."""
 
 
-def _judge(found: Checkpoint) -> None:
+def _judge_text(text: bytes) -> None:
+    """Raise ValueError for a text that takes memory out of proportion once it is parsed: an empty
+    list takes 20 times its two letters."""
+    _require([text.count(b"[")], (0, len(text) // _LIST_BYTES_MIN + 1))
+    _require([text.count(b"{")], (0, 1))
+    _require([text.count(b'"')], (0, _QUOTES_MAX))
+
+
+def _judge(found: Checkpoint, places: Bounds) -> None:
     """Raise ValueError or TypeError unless a log can have written it."""
-    _require([found.position], _PLACES)
+    _require([found.position], places)
     _require([found.synced], (0, found.position))
     _require([found.generation], _INT32)
     _require([found.position % FRAME_ALIGNMENT_BYTES], (0, 0))
     _require([len(found.partitions)], (0, PARTITIONS_PER_LOG_MAX))
     for each in found.partitions:
-        _judge_partition(each)
+        _judge_partition(each, places)
     for column, bounds in _PRODUCER_BOUNDS.items():
         _require_all(found.producers[:, column], bounds)
     for opened in found.transactions.open:
         _require([opened.number], _NUMBERS)
         _require([opened.producer_id, opened.since_ms], _INT64)
         _require([opened.epoch], _INT16)
-        _require([opened.first_offset], _PLACES)
+        _require([opened.first_offset], places)
     for rows in found.transactions.aborted:
-        for column, bounds in enumerate((_NUMBERS, _INT64, _INT16, _PLACES, _PLACES)):
+        for column, bounds in enumerate((_NUMBERS, _INT64, _INT16, places, places)):
             _require_all(rows[:, column], bounds)
 
 
-def _judge_partition(state: PartitionCheckpoint) -> None:
+def _judge_partition(state: PartitionCheckpoint, places: Bounds) -> None:
     _require([state.number], _NUMBERS)
     bounds = state.log_start, state.log_end, state.sealed_end
-    _require([*bounds, state.compacted_end, state.decided_end], _PLACES)
+    _require([*bounds, state.compacted_end, state.decided_end], places)
     _require([state.max_timestamp, state.unsealed_bytes, state.unsealed_since_ms], _INT64)
     _require([epoch for epoch, _ in state.epochs], _INT32)
-    _require([offset for _, offset in state.epochs], _PLACES)
+    _require([offset for _, offset in state.epochs], places)
     if any(before[0] >= after[0] for before, after in pairwise(state.epochs)):
         raise ValueError("its epochs do not grow")
 
 
-def _require(values: Sequence[object], bounds: tuple[int, int]) -> None:
+def _require(values: Sequence[object], bounds: Bounds) -> None:
     """Raise ValueError unless all are numbers within the bounds."""
     low, high = bounds
     for value in values:
@@ -318,7 +344,7 @@ def _require(values: Sequence[object], bounds: tuple[int, int]) -> None:
             raise ValueError("a number beyond its bounds")
 
 
-def _require_all(column: np.ndarray, bounds: tuple[int, int]) -> None:
+def _require_all(column: np.ndarray, bounds: Bounds) -> None:
     if len(column):
         _require([int(column.min()), int(column.max())], bounds)
 

@@ -22,6 +22,7 @@ from smq.log.files.checkpoint import (
     FILE_NAME,
     FILE_NAME_BEFORE,
     NO_TRANSACTIONS,
+    RESTORED,
     Aborted,
     Checkpoint,
     Implausible,
@@ -327,6 +328,42 @@ def test_a_checkpoint_with_more_partitions_than_a_log_has_counts_as_damaged(craf
     row = b"[1,[],0,0,0,0,0,0,0,0],"
     more = text.replace(b'"partitions":[', b'"partitions":[' + row * PARTITIONS_PER_LOG_MAX)
     refused(crafted, more, words)
+
+
+@pytest.mark.parametrize("more", [b"{}", b'"a"', b"[" + b"[]," * 9999 + b"[]]"])
+def test_a_text_that_takes_memory_out_of_proportion_is_not_parsed(
+    crafted: Path, more: bytes
+) -> None:
+    """40 MiB of empty lists in a field that nobody knows took 1 GiB."""
+    text, words = parts_of(crafted / FILE_NAME)
+    refused(crafted, text.replace(b'"partitions":', b'"other":' + more + b',"partitions":'), words)
+
+
+def test_a_log_of_many_empty_partitions_and_short_epochs_is_read_back(tmp_path: Path) -> None:
+    written = checkpoint()
+    epochs = [(each, 0) for each in range(9)]
+    written.partitions = [PartitionCheckpoint(1, epochs if n % 2 else []) for n in range(9999)]
+    written.save(OsDisk(), tmp_path)
+    loaded, is_newest = Checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert is_newest
+    assert loaded.partitions == written.partitions
+
+
+def test_a_restored_checkpoint_leaves_room_and_is_short(tmp_path: Path) -> None:
+    written, place = checkpoint(), RESTORED.place_max
+    for log_end, fits in ((place, True), (place + 1, False)):
+        written.partitions = [PartitionCheckpoint(7, log_end=log_end)]
+        written.save(OsDisk(), tmp_path)
+        content = (tmp_path / FILE_NAME).read_bytes()
+        assert Checkpoint.of(content, tmp_path) is not None
+        if fits:
+            assert Checkpoint.of(content, tmp_path, RESTORED) is not None
+            with pytest.raises(Implausible):
+                Checkpoint.of(content, tmp_path, RESTORED._replace(text_bytes_max=100))
+        else:
+            with pytest.raises(Implausible):
+                Checkpoint.of(content, tmp_path, RESTORED)
 
 
 def test_the_greatest_numbers_of_a_log_are_read_back(tmp_path: Path) -> None:

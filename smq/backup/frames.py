@@ -1,0 +1,67 @@
+"""Judges the frames of a log that is restored.
+
+Right checks say that nothing has changed by chance, not who wrote it. A start reads a log as one
+that its own lives have written: by another's it might end, each time anew, or give clients a batch
+that ends them. So a restore walks through each segment as a start does, and refuses what no log
+writes:
+
+    a batch that is not as long as its frame, not of our format, or at offsets that there are not
+    a generation that the snapshot's meta.json has not taken
+    offsets so high that a broker which goes on has no room
+    segments that overlap
+
+Damage and torn ends stay: a start knows what to do with them.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from shm.kernels.base.frames import frame_is_good, frame_is_whole
+from shm.kernels.base.words import FRAME_KIND_BATCH
+from shm.kernels.log.recover import S_BASE_OFFSET, S_KIND
+from smq.backup.wal import check_segment
+from smq.log.files.checkpoint import RESTORED
+from smq.log.files.disk import OsDisk
+from smq.log.files.newer import FrameWalk
+from smq.model.errors import StoreError
+
+
+class RestoredFrames:
+    """The frames of one log, segment by segment in the order of their positions.
+
+    `generation`: the last one that the snapshot's meta.json has taken
+    """
+
+    def __init__(self, directory: Path, generation: int) -> None:
+        self._walk = FrameWalk(directory, generation)
+        self._end = 0  # Of the last segment.
+
+    def judge_file(self, path: Path, fd: int, size: int) -> None:
+        """As judge(), of a file. Nobody else may write to it meanwhile."""
+        check_segment(path, size)  # Also the copy of what grew meanwhile.
+        if size:
+            self.judge(path, OsDisk().map(fd, size))
+
+    def judge(self, path: Path, data: np.ndarray) -> None:
+        """Raise StoreError, MadeByNewer among them, for what a start must not read."""
+        first_position = int(path.stem)
+        if first_position < self._end:
+            raise _refused(path, f"it begins below position {self._end}, where the one before ends")
+        self._end = first_position + len(data)
+        for rows, at in self._walk.through(data, first_position):
+            offsets = rows[rows[:, S_KIND] == FRAME_KIND_BATCH, S_BASE_OFFSET]
+            if len(offsets) and offsets.max() > RESTORED.place_max:
+                raise _refused(path, f"it has a batch at offset {offsets.max()}")
+            if _is_made_up(data, at, first_position):
+                raise _refused(path, f"the batch at position {first_position + at} is none")
+
+
+def _is_made_up(data: np.ndarray, at: int, first_position: int) -> bool:
+    """Whether a frame has a right check, and is not good all the same."""
+    place = data, at, len(data), first_position + at
+    return bool(frame_is_whole(*place)) and not frame_is_good(*place)
+
+
+def _refused(path: Path, why: str) -> StoreError:
+    return StoreError(str(path), f"{why}: no log writes that, so somebody has changed it")
