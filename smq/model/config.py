@@ -176,7 +176,7 @@ class Config(SecuritySettings):
     )
     wal_segment_bytes: int = setting(
         0,
-        "Size of a segment file of the write-ahead log.",
+        "Size of a segment file of the write-ahead log; a multiple of 64.",
         at_least=SEGMENT_BYTES_MIN,
         at_most=1 * GiB,
         default_words="64 MiB, or half of a smaller ring",

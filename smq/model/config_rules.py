@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES
 from smq.model.config import (
     FRAME_OVERHEAD_BYTES,
     RING_BYTES_MIN,
@@ -161,6 +162,10 @@ def misfits(config: Config) -> Iterator[Problem]:
     if ring % segment:
         yield Problem(
             f"ring.bytes: {ring} is not a multiple of wal.segment.bytes, {segment}", sizes
+        )
+    if segment % FRAME_ALIGNMENT_BYTES:  # A start could not go on behind the end of one.
+        yield Problem(
+            f"wal.segment.bytes: {segment} is not a multiple of {FRAME_ALIGNMENT_BYTES}", sizes
         )
     if 0 < config.wal_bytes_max < WAL_SEGMENTS_MIN * segment:
         yield Problem(

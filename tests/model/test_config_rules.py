@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.model.config import Config
+from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import (
     WAL_BYTES_DEFAULT_MAX,
     WAL_SEGMENTS_DEFAULT_MIN,
+    misfits,
     size,
     size_wal,
 )
@@ -156,6 +157,17 @@ def test_the_http_port_is_no_shards() -> None:
     assert problem == "http.port: 9093 is the port of a shard"
     for port in (-1, 0, 9091, 9094):
         assert config_of(command_line={**given, "http.port": port}).http_port == port
+
+
+def test_a_segment_ends_where_a_frame_may_begin() -> None:
+    """The broker served, and ended at its next start."""
+    least = SETTINGS["wal.segment.bytes"].at_least or 0
+    for segment, problems in ((least, 0), (least + 4, 1)):
+        changes = {"wal.segment.bytes": segment, "ring.bytes": 8 * segment}
+        found = misfits(config_of(command_line=changes | {"message.max.bytes": 1024}))
+        said = [each.sentence for each in found]
+        assert len(said) == problems, said
+        assert all(f"{segment} is not a multiple of 64" in each for each in said)
 
 
 def test_the_wal_takes_a_share_of_the_disk_and_what_is_given_stays() -> None:
