@@ -103,8 +103,8 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     """Restore a log and make it ready to append in a new generation.
 
     `producers_key`: 16 bytes that no client can guess; they seed the hash of the producer table.
-    `pause`: between tries of what cannot be read; None: it is tried once. `existing`: asked if there
-    are too few rows for all partitions that are met.
+    `pause`: between tries of what cannot be read; None: it is tried once.
+    `existing`: asked if there are too few rows for all partitions that are met.
     Raises OSError, MadeByNewer, and StoreError for a log that is not of this data directory's
     moment: then no frame was cut.
     """

@@ -7,9 +7,27 @@ import pytest
 
 from shm.kernels.base.words import P_LOG_END
 from tests.backup.test_frames import framed, with_field
-from tests.log.logs import append, batch, high_watermark, read, row, start, turn
+from tests.log.logs import SEGMENT_BYTES, append, batch, high_watermark, read, row, start, turn
 
 LENGTH = len(batch(b"value")) - 12
+
+
+@pytest.mark.parametrize("more", [13, SEGMENT_BYTES // 2 - 1])
+def test_a_log_goes_on_behind_a_segment_that_ends_between_two_lines(
+    tmp_path: Path, more: int
+) -> None:
+    """The first start served and acked records, and each later one ended with an assertion."""
+    frame = framed(batch(b"first"))
+    (tmp_path / f"{0:020d}.wal").write_bytes(frame + bytes(more))
+    values = [b"first"]
+    for generation in range(4):
+        log = start(tmp_path, generation=generation).log
+        assert [*read(log, 1).values()] == values
+        for i in range(9):
+            values.append(b"%d" % i * 200)
+            append(log, 1, batch(values[-1]))
+            assert turn(log)
+        log.wal.close()
 
 
 @pytest.mark.parametrize(

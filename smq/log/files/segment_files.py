@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.base.words import SPACE_UNLIMITED
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import FULL, PAGE_BYTES, Disk, told
 from smq.log.files.footprint import Footprint
@@ -89,6 +89,7 @@ class SegmentFiles:
             if not path.stem.isdigit():
                 continue
             start, size = int(path.stem), path.stat().st_size
+            size -= size % FRAME_ALIGNMENT_BYTES  # The log goes on behind it, where a frame may be.
             if size:
                 self.segments.append(WalSegment(start, start + size, self.disk.open(path), path))
             else:
