@@ -40,8 +40,14 @@ class RestoredFrames:
     def judge_file(self, path: Path, fd: int, size: int) -> None:
         """As judge(), of a file. Nobody else may write to it meanwhile."""
         check_segment(path, size)  # Also the copy of what grew meanwhile.
-        if size:
-            self.judge(path, OsDisk().map(fd, size))
+        if not size:
+            return
+        disk = OsDisk()
+        try:
+            data = disk.map(fd, size)
+        except OSError:  # Not every file system maps.
+            data = disk.read(fd, size, 0)
+        self.judge(path, data)
 
     def judge(self, path: Path, data: np.ndarray) -> None:
         """Raise StoreError, MadeByNewer among them, for what a start must not read."""

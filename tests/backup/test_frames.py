@@ -1,5 +1,6 @@
 """What a log from elsewhere must not have; what is only damaged stays."""
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from shm.kernels.base.words import (
 )
 from smq.backup.frames import RestoredFrames
 from smq.log.files.checkpoint import RESTORED
+from smq.log.files.disk import OsDisk
 from smq.model.errors import MadeByNewer, StoreError
 from smq.wire.records import crc_of
 from tests.log.logs import append, batch, start, started, turn
@@ -124,6 +126,20 @@ def test_a_made_up_batch_behind_damage_is_found() -> None:
     made_up = framed(with_field(BATCH_MAGIC_AT, b"\1"), 2 * len(GOOD))
     with pytest.raises(StoreError, match="is none: no log"):
         judge((0, damaged + good + made_up))
+
+
+def test_a_file_that_cannot_be_mapped_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> np.ndarray:
+        raise OSError(errno.ENODEV, "no maps here")
+
+    monkeypatch.setattr(OsDisk, "map", fail)
+    path = tmp_path / f"{0:020d}.wal"
+    path.write_bytes(framed(with_field(BATCH_MAGIC_AT, b"\1")))
+    frames = RestoredFrames(tmp_path, GENERATION)
+    with path.open("rb") as file, pytest.raises(StoreError, match="is none: no log writes that"):
+        frames.judge_file(path, file.fileno(), path.stat().st_size)
 
 
 def test_the_log_of_a_broker_is_accepted_from_its_files(tmp_path: Path) -> None:
