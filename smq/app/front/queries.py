@@ -6,7 +6,8 @@
 The body is the query, or as JSON {"query": …}: no type that a form of another site's page can send.
 The answer is JSON (smq.sql.worker), passed on unread. Each query runs in a process of its own that
 is killed at its deadline, or when its client disconnects, so no query can hang the front. The
-bounds are AT_ONCE queries, one of a user until its answer is sent, SECONDS, MEMORY_BYTES, and
+bounds are AT_ONCE queries and a short line for them, in which who has just had one stands last
+(smq.app.front.query_line), one of a user until its answer is sent, SECONDS, MEMORY_BYTES, and
 ROWS_MAX rows of BYTES_MAX bytes of JSON ("truncated" says that there were more).
 """
 
@@ -19,6 +20,7 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -28,6 +30,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from smq.app.front.query_line import QueryLine, QueryTurn
 from smq.app.process.program import command, environment
 from smq.front.debug import ONLY_HERE, is_from_here
 from smq.front.gate import error
@@ -44,6 +47,8 @@ from smq.store.store import FILE_NAME
 MiB = 1024 * 1024
 QUERY_BYTES_MAX = 64 * 1024
 AT_ONCE = 2
+WAITING_MAX = 8  # Each of another user where users log in. Who comes last may wait for WAIT_S.
+WAIT_S = 60.0
 SECONDS = 10.0
 START_SECONDS = 10.0  # The process's start (imports, connecting), beyond the query's own time.
 MEMORY_BYTES = 256 * MiB
@@ -69,7 +74,10 @@ class Queries:
             "bytes_max": BYTES_MAX,
         }
         self._data_dir, self._program = data_dir, program
-        self._running, self._threads = 0, CapacityLimiter(AT_ONCE)
+        self._line, self._threads = (
+            QueryLine[Principal | None](AT_ONCE, WAITING_MAX),
+            CapacityLimiter(AT_ONCE),
+        )
         self._users = set[Principal]()  # Those with a query whose answer is not sent.
 
     def routes(self) -> list[Route]:
@@ -87,21 +95,14 @@ class Queries:
             return error(415, 'send the query as application/sql, or as JSON: {"query": …}')
         query = await _query_of(request, TYPES[kind])
         user = rights_of(request).peer.principal if has_logged_in(request) else None
-        if busy := self._busy(user):
-            headers = {"retry-after": str(RETRY_AFTER_S)}
-            return error(503, f"{busy}; try again in a second", headers)
+        if user in self._users:
+            return _failed(503, "a query of yours waits or runs, or its answer is being sent")
         with ExitStack() as until_sent:
             until_sent.enter_context(self._of_user(user))
-            status, told = await self._one_of_few(request, query)
+            status, told = await self._one_of_few(request, query, user)
             if not isinstance(told, bytes):
-                return error(status, told)
+                return _failed(status, told)
             return _SendingResponse(told, status, until_sent.pop_all())
-
-    def _busy(self, user: Principal | None) -> str:
-        """Why no query may begin now; else empty."""
-        if user in self._users:
-            return "a query of yours is running, or its answer is being sent"
-        return f"{AT_ONCE} queries are running" if self._running >= AT_ONCE else ""
 
     @contextmanager
     def _of_user(self, user: Principal | None) -> Iterator[None]:
@@ -114,12 +115,17 @@ class Queries:
         finally:
             self._users.discard(user)
 
-    async def _one_of_few(self, request: Request, query: str) -> tuple[int, bytes | str]:
-        self._running += 1
+    async def _one_of_few(
+        self, request: Request, query: str, user: Principal | None
+    ) -> tuple[int, bytes | str]:
+        """As `_run`, once its turn has come."""
+        turn = self._line.join(user)
         try:
+            if not await _has_come(request, turn):
+                return 503, "many queries are waiting already"
             return await self._run(request, query, await self._topics(rights_of(request)))
         finally:
-            self._running -= 1
+            self._line.leave(turn)
 
     async def _topics(self, rights: Rights) -> list[str] | None:
         """The topics that a user may read at this moment; None: all."""
@@ -160,6 +166,29 @@ class Queries:
             gone.cancel()
             await asyncio.wait({told, gone})
             await _ended(process)
+
+
+def _failed(status: int, sentence: str) -> Response:
+    if status != 503:
+        return error(status, sentence)
+    headers = {"retry-after": str(RETRY_AFTER_S)}
+    return error(503, f"{sentence}; try again in a second", headers)
+
+
+async def _has_come(request: Request, turn: QueryTurn[Principal | None]) -> bool:
+    """Wait for a turn; whether it has come. Raises ClientDisconnect."""
+    if turn.come.done():
+        return turn.come.result()
+    gone = asyncio.create_task(_gone(request))
+    try:
+        waits: set[asyncio.Future[Any]] = {turn.come, gone}
+        await asyncio.wait(waits, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            raise ClientDisconnect
+        return turn.come.done() and turn.come.result()
+    finally:
+        gone.cancel()
+        await asyncio.wait({gone})
 
 
 async def _told(process: Process, task: bytes) -> tuple[int, bytes | str]:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from smq.app.front import queries
 from smq.app.front.queries import AT_ONCE, QUERY_BYTES_MAX, Queries
+from smq.app.front.query_line import QueryLine
 from smq.front.rights import give_rights
 from smq.model.config import Config
 from smq.security.acls import Operation
@@ -140,12 +141,72 @@ def sleeper(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Queries:
     return worker(SLEEPS)
 
 
-def test_a_query_without_end_is_killed_and_others_are_refused_meanwhile(sleeper: Queries) -> None:
+def test_a_query_without_end_is_killed_and_others_wait_or_are_refused(
+    sleeper: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sleeper, "_line", QueryLine(AT_ONCE, 1))
+
     async def all_at_once() -> list[int]:
-        asked = (sleeper.answer(request_from("127.0.0.1", b"SELECT 1")) for _ in range(AT_ONCE + 1))
+        asked = (sleeper.answer(request_from("127.0.0.1", b"SELECT 1")) for _ in range(AT_ONCE + 2))
         return sorted([answer.status_code for answer in await asyncio.gather(*asked)])
 
-    assert asyncio.run(all_at_once()) == [503, *[504] * AT_ONCE]
+    assert asyncio.run(all_at_once()) == [503, *[504] * (AT_ONCE + 1)]
+
+
+def test_a_user_who_queries_without_a_pause_leaves_others_their_turn(sleeper: Queries) -> None:
+    """Two such had another's every query refused."""
+
+    async def run() -> None:
+        async def again_and_again(user: str) -> None:
+            while True:
+                await sleeper.answer(request_from("10.0.0.1", b"SELECT 1", user))
+
+        others = [asyncio.create_task(again_and_again(f"m{n}")) for n in range(AT_ONCE + 1)]
+        await asyncio.sleep(0)
+        for _ in range(2):
+            asked = sleeper.answer(request_from("10.0.0.1", b"SELECT 1", "bob"))
+            assert (await asyncio.wait_for(asked, 60)).status_code == 504
+        for each in others:
+            each.cancel()
+        await asyncio.wait(others)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_query_whose_turn_does_not_come_leaves_the_line(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    monkeypatch.setattr(queries, "WAIT_S", 20.0 if leaves else 0.01)
+    asked = worker(SLEEPS)
+
+    async def run() -> None:
+        running = [
+            asyncio.create_task(asked.answer(request_from("10.0.0.1", b"SELECT 1", user)))
+            for user in "ab"
+        ]
+        await asyncio.sleep(0)
+        gone = asyncio.Event()
+        late = asyncio.create_task(
+            asked.answer(request_from("10.0.0.1", b"SELECT 1", "bob", gone=gone))
+        )
+        await asyncio.sleep(0)
+        if leaves:
+            gone.set()
+        async with asyncio.timeout(60):
+            await asyncio.wait({late})
+        if leaves:
+            assert isinstance(late.exception(), ClientDisconnect)
+        else:
+            assert late.result().status_code == 503
+        asked._line.invariants()
+        assert not asked._line._waiting
+        for each in running:
+            each.cancel()
+        await asyncio.wait(running)
+        assert asked._line._running == 0
+
+    asyncio.run(run())
 
 
 def test_a_user_has_one_query_at_a_time(sleeper: Queries) -> None:
