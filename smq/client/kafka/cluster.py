@@ -37,6 +37,7 @@ METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
 CLOSED_SECONDS = 1.0  # A broker that ends closes connections once, or twice, and not for so long.
 SILENT_SECONDS_MAX = 5.0  # Then another broker is asked, if any will do.
+OWN_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})  # No other host is reached by them.
 
 # Transient errors: this broker or another one may answer the same question soon.
 PASSING = frozenset(
@@ -117,8 +118,10 @@ class Cluster:
         self.within(deadline_seconds, self.anyone)
 
     def names_host(self, host: str) -> bool:
-        """Whether a bootstrap address names this host, as it is written."""
-        return host.lower() in {name.lower() for name, _ in self._bootstrap}
+        """Whether a bootstrap address names this host, as it is written or by another name that
+        every host has for itself."""
+        names = {name.lower() for name, _ in self._bootstrap}
+        return host.lower() in (names if names.isdisjoint(OWN_NAMES) else names | OWN_NAMES)
 
     def close(self) -> None:
         """Close all connections."""
