@@ -98,7 +98,7 @@ class Freeing:
         return [each for each in wanted if self._is_free(each)]
 
     def _is_free(self, segment: WalSegment) -> bool:
-        if self._log.wal.files.wants_sync(segment):
+        if self._log.wal.files.must_stay(segment):
             return False
         return not self.holders.need(segment)
 
@@ -141,7 +141,7 @@ class Freeing:
         log = self._log
         left = log.words[WORD_SPACE_END] - log.words[WORD_TAIL]
         files = log.wal.files
-        kept = [segment for segment in files.kept.segments if not files.wants_sync(segment)]
+        kept = [segment for segment in files.kept.segments if not files.must_stay(segment)]
         found = [segment for segment in kept if not log.wal.is_held(segment, left)]
         if not found and even_lent:
             found = [segment for segment in kept if segment.pins == 0]
@@ -155,7 +155,7 @@ class Freeing:
         for segment in [*self._log.wal.files.kept.segments]:
             if segment.index is None or segment.pins or segment.loans:
                 continue  # Freeing one may have freed others.
-            if self._log.wal.files.wants_sync(segment):
+            if self._log.wal.files.must_stay(segment):
                 continue
             if not self._readable.need(segment):
                 self._free(segment)

@@ -383,7 +383,7 @@ class ReadableLog:
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""
         what = f"{segment.path}: damage at position {position}; sealed segments have what it holds"
-        if segment.pins == 0 and not self.wal.files.wants_sync(segment):
+        if segment.pins == 0 and not self.wal.files.must_stay(segment):
             self.wal.files.free(segment)
             self.lookup.forget(segment)
             self.notices.append(what)

@@ -157,12 +157,15 @@ class Syncs:
         """Want everything synced that is written by now. A running sync does not cover it."""
         self.wanted = self.awaited = self._words[WORD_WRITTEN]
 
-    def want_of(self, segment: WalSegment) -> bool:
-        """Whether a sync of this segment is wanted or runs. Until it is done the segment must stay:
-        the syncer has its descriptor, and no later sync may pass a gap."""
-        if segment.end <= self._words[WORD_SYNCED]:
-            return False
-        return self.syncer.busy() or self.wanted > segment.start
+    def end_in(self, segment: WalSegment) -> bool:
+        """Whether the wanted position lies in a segment and is not synced: without the segment no
+        sync would reach it."""
+        is_there = segment.start < self.wanted <= segment.end
+        return is_there and self.wanted > self._words[WORD_SYNCED]
+
+    def may_use(self, end: int) -> bool:
+        """Whether the syncer may use the descriptor of a segment that ends there."""
+        return self.syncer.busy() and end > self._words[WORD_SYNCED]
 
     def see(self) -> None:
         """The loop is about to do what waits for the syncs that have ended by now."""

@@ -11,14 +11,17 @@ from shm.kernels.base.words import (
     P_SEALED_END,
     WORD_SPACE_END,
     WORD_SYNCED,
+    WORD_WRITTEN,
 )
 from smq.log.files.background import BackgroundThread
 from smq.log.files.checkpoint import FILE_NAME, Open
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment_files import SPARES_READY
+from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.testing.disk import FailingDisk
 from smq.testing.simulation.threads import SteppedSyncer
+from tests.log import logs
 from tests.log.files.wals import HeldWriteBacks
 from tests.log.logs import (
     NOW_MS,
@@ -94,20 +97,21 @@ def test_a_sealed_segment_whose_sync_is_wanted_stays_until_it_is_synced(tmp_path
     log.want_sync()
     syncer.step()
     assert log.words[WORD_SYNCED] == SEGMENT_BYTES
-    log.sealing.advance(1, 18, NOW_MS)
+    for i in range(20):
+        append(log, 1, batch(b"%d" % i * 200))
+        assert turn(log, syncs=False)
+    log.sealing.advance(1, 36, NOW_MS)
     log.checkpoint()
-    assert [segment.start for segment in log.wal.segments] == [SEGMENT_BYTES, 2 * SEGMENT_BYTES]
+    last = log.wal.segments[-1].start
+    assert 2 * SEGMENT_BYTES in [segment.start for segment in log.wal.segments]
     log.push_sync()
-    while syncer.busy():
-        syncer.step()
-        log.push_sync()
-    assert log.words[WORD_SYNCED] == log.syncs.awaited
+    finish_syncs(log, syncer)
     log.checkpoint()
-    assert [segment.start for segment in log.wal.segments] == [2 * SEGMENT_BYTES]
+    assert [each.start for each in log.wal.segments if each.start < last - SEGMENT_BYTES] == []
 
 
-def test_a_kept_segment_is_not_taken_while_its_sync_runs(tmp_path: Path) -> None:
-    """Its descriptor was closed under the syncer, and the log failed."""
+def unsynced(tmp_path: Path) -> tuple[Log, SteppedSyncer]:
+    """A log with four kept segments of which none is synced yet, and their sync that runs."""
     memory = memory_of()
     syncer = SteppedSyncer(memory, OsDisk(), lambda: 0)
     log = start(tmp_path, memory=memory, syncer=syncer, keep_bytes_max=1 << 20).log
@@ -116,38 +120,65 @@ def test_a_kept_segment_is_not_taken_while_its_sync_runs(tmp_path: Path) -> None
         assert turn(log, syncs=False)
     log.sealing.advance(1, 36, NOW_MS)
     log.checkpoint()
-    kept = [segment.start for segment in log.wal.segments if segment.is_kept]
-    assert len(kept) == 4
+    assert len(kept_in(log)) == 4
     log.want_sync()
-    log.wal.files.bytes_max = log.wal.files.allocated_bytes
-    log.words[WORD_SPACE_END] = log.tail
-    log.tend()
-    assert [segment.start for segment in log.wal.segments if segment.is_kept] == kept
+    return log, syncer
+
+
+def kept_in(log: Log) -> list[int]:
+    return [segment.start for segment in log.wal.segments if segment.is_kept]
+
+
+def finish_syncs(log: Log, syncer: SteppedSyncer) -> None:
     while syncer.busy():
         syncer.step()
         assert not syncer.failed()
         log.push_sync()
+    assert log.words[WORD_SYNCED] == log.syncs.awaited
+
+
+def test_a_kept_segment_gives_its_space_while_its_sync_runs(tmp_path: Path) -> None:
+    """Its descriptor was closed under the syncer, and the log failed."""
+    log, syncer = unsynced(tmp_path)
+    fd = log.wal.segments[0].fd
+    log.wal.files.bytes_max = log.wal.files.allocated_bytes
+    log.words[WORD_SPACE_END] = log.tail
     log.tend()
-    assert len([segment for segment in log.wal.segments if segment.is_kept]) < 4
+    assert len(kept_in(log)) < 4
+    assert os.fstat(fd)
+    finish_syncs(log, syncer)
+    log.tend()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
 
 
-def test_a_kept_damaged_segment_is_not_freed_while_its_sync_runs(tmp_path: Path) -> None:
-    memory = memory_of()
-    syncer = SteppedSyncer(memory, OsDisk(), lambda: 0)
-    log = start(tmp_path, memory=memory, syncer=syncer, keep_bytes_max=1 << 20).log
-    for i in range(40):
-        append(log, 1, batch(b"%d" % i * 200))
-        assert turn(log, syncs=False)
-    log.sealing.advance(1, 36, NOW_MS)
-    log.checkpoint()
+def test_a_damaged_kept_segment_is_freed_while_its_sync_runs(tmp_path: Path) -> None:
+    log, syncer = unsynced(tmp_path)
     segment, places = log.wal.segments[0], spans(log)
     flip(log, int(places[0, 0]) + 70)
-    log.want_sync()
-    assert isinstance(collected(log, places), DamagedFrame)
-    assert segment in log.wal.segments
-    syncer.step()
     assert isinstance(collected(log, places), DamagedFrame)
     assert segment not in log.wal.segments
+    finish_syncs(log, syncer)
+
+
+def test_files_stay_within_their_bound_while_a_sync_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LEVELS", (logs.MEMORY, OS))
+    log, syncer = unsynced(tmp_path)
+    files = log.wal.files
+    files.bytes_max = limit = files.allocated_bytes + 2 * SEGMENT_BYTES
+    for _ in range(40):
+        log.words[WORD_SPACE_END] = files.space_end(log.words[WORD_WRITTEN])
+        append(log, 1, batch(b"x" * 800))
+        assert turn(log, syncs=False)
+        log.sealing.advance(1, high_watermark(log, 1), NOW_MS)
+        log.checkpoint()
+        log.tend()
+        taken = sum(path.stat().st_size for path in tmp_path.glob("*.[ws]*"))
+        assert taken <= limit + SEGMENT_BYTES
+    assert syncer.busy()
+    finish_syncs(log, syncer)
 
 
 def test_files_stay_as_many_as_the_wal_once_had_and_are_used_again(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ the next segment before it is needed, the directory synced, so that beginning a 
 loop nothing.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -67,7 +68,9 @@ class SegmentFiles:
         self._recycling = 0  # Files of freed segments that are neither spares nor deleted yet.
         self._spare_numbers = count(1)
         self.writes_ahead = False  # Worth its cost when requests wait for syncs.
-        self.wants_sync = _nobody_syncs  # Whether a segment's sync is wanted: it is not freed then.
+        self.must_stay = _is_free  # Whether a segment is not to be freed.
+        self.is_synced_by = _is_idle  # Whether a syncer may use what ends there.
+        self._unclosed: list[tuple[int, int]] = []  # Of what was freed: its end and fd.
         self._is_awaited = False  # The next segment's file: the loop waits for it.
         disk.make_directory(directory)
 
@@ -125,6 +128,7 @@ class SegmentFiles:
         failure: OSError | None = None
         while self.segments and self.segments[-1].start >= position:
             segment = self.segments.pop()
+            self.disk.close(segment.fd)
             try:
                 spare = self._recycle(segment, self._spare_for(segment))
             except OSError as error:
@@ -358,6 +362,7 @@ class SegmentFiles:
 
     def make_room(self) -> None:
         """Free kept segments until there is room for the next one."""
+        self._close_unused()
         ahead_bytes = (1 + SPARES_READY) * self.segment_bytes
         while self.kept.bytes and self.allocated_bytes + ahead_bytes > self.limit:
             if not self.kept.reclaim(even_lent=True):
@@ -377,7 +382,7 @@ class SegmentFiles:
     def free(self, segment: WalSegment) -> None:
         """Give up a segment that is not needed: its file becomes a spare, in the background."""
         assert segment.pins == 0
-        assert not self.wants_sync(segment), "the syncer has its descriptor"
+        assert not self.must_stay(segment)
         assert segment is not self.segments[-1]
         if segment.is_kept:
             self.kept.remove(segment)
@@ -393,6 +398,8 @@ class SegmentFiles:
             self.prepare_next()
 
         self.background.submit(JobLane.FILES, lambda: self._recycle(segment, spare), done)
+        self._unclosed.append((segment.end, segment.fd))
+        self._close_unused()
 
     def _spare_for(self, segment: WalSegment) -> Path | None:
         """The name under which an unneeded file becomes a spare; None: delete it."""
@@ -400,8 +407,18 @@ class SegmentFiles:
         fits &= self.files_bytes + self.segment_bytes <= self.limit
         return self.new_path() if fits and self._may_keep_a_spare() else None
 
+    def _close_unused(self) -> None:
+        """Close what the syncer has done with. To sync a file that is used again harms nobody."""
+        fds = [fd for end, fd in self._unclosed if not self.is_synced_by(end)]
+        if fds:
+            self._unclosed = [each for each in self._unclosed if each[1] not in fds]
+            self.background.submit(JobLane.FILES, lambda: self._close(fds), lambda _: None)
+
+    def _close(self, fds: Sequence[int]) -> None:
+        for fd in fds:
+            self.disk.close(fd)
+
     def _recycle(self, segment: WalSegment, spare: Path | None) -> Path | None:
-        self.disk.close(segment.fd)
         self.footprint.close(segment)
         self.disk.remove(segment.index_path)
         if spare is None:
@@ -436,7 +453,13 @@ class SegmentFiles:
                 self.disk.close(segment.fd)
                 self.footprint.close(segment)
                 segment.fd = -1
+        self._close([fd for _, fd in self._unclosed])
+        self._unclosed.clear()
 
 
-def _nobody_syncs(segment: WalSegment) -> bool:  # noqa: ARG001
+def _is_free(segment: WalSegment) -> bool:  # noqa: ARG001
+    return False
+
+
+def _is_idle(end: int) -> bool:  # noqa: ARG001
     return False
