@@ -177,13 +177,27 @@ class RecordStream:
         await self._say_end()
 
     async def _let_go(self, reading: asyncio.Task[None]) -> None:
-        """Release all partitions, whatever becomes of one of them, or of this call meanwhile."""
+        """Release all partitions, whatever becomes of one of them, or of this call meanwhile.
+
+        gRPC ends the reading first and cancels the call a few turns later. Nothing here is
+        cancelled with it: a task that has not begun yet would never begin.
+        """
         reading.cancel()
-        releases = map(self._release, [*self._parts])
-        ended = await asyncio.gather(asyncio.wait([reading]), *releases, return_exceptions=True)
-        for each in ended:
-            if isinstance(each, BaseException):
-                raise each
+        delivering = [task for _, task in self._parts.values()]
+        releasing = [asyncio.create_task(self._release(each)) for each in self._parts]
+        left: set[asyncio.Task[None]] = {reading, *releasing}
+        cancelled = None
+        while left:
+            try:
+                _, left = await asyncio.wait(left)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                for task in delivering:
+                    task.cancel()  # Its client has gone, or may read no more.
+        if cancelled is not None:
+            raise cancelled
+        for each in releasing:
+            each.result()
 
     def _grow(self) -> None:
         now = self._subscriptions.around.topics.find_or_none(self._topic.name)
@@ -206,20 +220,21 @@ class RecordStream:
             subscription, start = await self._subscriptions.begin(
                 member, topic, partition, wanted, known
             )
-            if start.note:
-                note = pb.SubscribeRecordResponse(error=start.note, partition=partition)
-                await self._write(note)
-            task = asyncio.create_task(self._deliver(subscription, partition))
+            task = asyncio.create_task(self._deliver(subscription, partition, start.note))
             task.add_done_callback(self._delivered)
             self._parts[partition] = subscription, task
 
-    async def _deliver(self, subscription: PartitionSubscription, partition: int) -> None:
+    async def _deliver(
+        self, subscription: PartitionSubscription, partition: int, note: str
+    ) -> None:
         async def write(record: ReadRecord, deliveries: int) -> None:
             if len(record.value) > AT_ONCE_BYTES_MAX:
                 await asyncio.to_thread(lambda: record.is_typed)
             await self._write(record_answer(record, partition, deliveries))
 
         try:
+            if note:
+                await self._write(pb.SubscribeRecordResponse(error=note, partition=partition))
             await subscription.run(write)
         except REFUSALS as error:
             self._ending = refused_by(error)
@@ -238,7 +253,8 @@ class RecordStream:
             task.cancel()
             await self._subscriptions.end(subscription)
         for each in done:
-            each.result()
+            if not each.cancelled():
+                each.result()
 
     async def _write(self, response: pb.SubscribeRecordResponse | WrittenAnswer) -> None:
         async with self._writing:

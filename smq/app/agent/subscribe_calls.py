@@ -70,8 +70,10 @@ class SubscribeCalls:
         present = self._subscriptions.present(name, client_id, context)
         await stack.enter_async_context(present)
         windows = stack.enter_context(self._subscriptions.instances.stream_of(name))
-        begun = await self._begun(first, topic, answers, name, windows)
+        begun, note = await self._begun(first, topic, answers.context, name, windows)
         stack.push_async_callback(self._subscriptions.end, begun)
+        if note:
+            await answers.say(note)
         return begun
 
     def _topic_of(
@@ -85,12 +87,13 @@ class SubscribeCalls:
         self,
         first: pb.SubscribeMessageRequest,
         topic: KnownTopic,
-        answers: "StreamAnswers",
+        context: Context,
         name: InstanceName,
         windows: InstanceWindows,
-    ) -> PartitionSubscription:
-        """What the first message of a stream says. Raises REFUSALS."""
-        init, context = first.init, answers.context
+    ) -> tuple[PartitionSubscription, str]:
+        """What the first message of a stream says, and a note on where it begins. Raises
+        REFUSALS."""
+        init = first.init
         context.name_client(init.client_id)
         place, is_all = init.partition_offset, is_explicit(context)
         member = GroupInstance(
@@ -108,9 +111,7 @@ class SubscribeCalls:
         subscription, start = await self._subscriptions.begin(
             member, topic, partition, wanted, known
         )
-        if start.note:
-            await answers.say(start.note)
-        return subscription
+        return subscription, start.note
 
     async def _stream(self, answers: "StreamAnswers", subscription: PartitionSubscription) -> None:
         """Deliver and read until either ends; then say that this was all, and why."""

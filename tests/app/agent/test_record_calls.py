@@ -1,8 +1,9 @@
 """SubscribeRecord of a real broker: typed records, and partitions that instances share."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -21,7 +22,8 @@ from smq.agent.proto.mq_schema_pb2 import (
     Value,
 )
 from smq.app.agent.members import InstanceName
-from smq.app.agent.record_calls import RecordStream
+from smq.app.agent.record_calls import RELEASE_S, RecordStream
+from smq.app.agent.refusals import CallRefused
 from smq.app.agent.starts import PlacesKnown
 from smq.app.agent.subscribing import GroupInstance
 from smq.client.kafka.group_admin import committed_offsets
@@ -287,38 +289,155 @@ def test_many_groups_read_a_partition_while_one_of_them_reads_nothing(doors: Doo
         stream.cancel()
 
 
+class Part:
+    """A partition that delivers nothing until it ends."""
+
+    def __init__(self) -> None:
+        self._over = asyncio.Event()
+
+    async def run(self, _: object) -> None:
+        await self._over.wait()
+
+    def end(self) -> None:
+        self._over.set()
+
+
+class Places:
+    """Subscriptions, which know what was asked of them, and those of them that are open."""
+
+    def __init__(self, note: str = "") -> None:
+        self.asked: list[list[int]] = []
+        self.open: set[Part] = set()
+        self._note = note
+        self.around = SimpleNamespace(topics=SimpleNamespace(find_or_none=lambda _: None))
+
+    async def places(self, group: object, topic: object, partitions: list[int]) -> PlacesKnown:
+        self.asked.append(partitions)
+        return PlacesKnown({}, {})
+
+    async def begin(self, *_: object) -> tuple[Part, Start]:
+        part = Part()
+        self.open.add(part)
+        return part, Start(0, note=self._note)
+
+    async def end(self, part: Part) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.open.remove(part)
+
+
+class OurShare:
+    """A share that has all its partitions from the first."""
+
+    def __init__(self, partition_count: int) -> None:
+        self._to_take = [(each, False) for each in range(partition_count)]
+        self.news = asyncio.Event()
+
+    def to_release(self) -> list[int]:
+        return []
+
+    def take(self) -> list[tuple[int, bool]]:
+        taken, self._to_take = self._to_take, []
+        return taken
+
+
+class TheirEnd:
+    """The other end of a stream: it sends nothing until it goes away, and reads nothing."""
+
+    def __init__(self) -> None:
+        self.is_gone = asyncio.Event()
+
+    async def read(self) -> Any:
+        await self.is_gone.wait()
+        return grpc.aio.EOF
+
+    async def write(self, _: object) -> None:
+        await self.is_gone.wait()
+        raise CallRefused(grpc.StatusCode.CANCELLED, "the client has gone")
+
+
+def stream_of(places: Places, share: OurShare, context: TheirEnd) -> RecordStream:
+    instance = GroupInstance(InstanceName("g", "i"), InstanceWindows(), "", 1, lambda _: False)
+    anything: Any = instance
+    return RecordStream(places, instance, anything, share, context)  # type: ignore[arg-type]
+
+
+def starts() -> SessionStarts:
+    return SessionStarts({}, WantedPlace(int(OffsetType.RESUME_OR_EARLIEST)))
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so."""
+    for _ in range(10_000):
+        if is_so():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("what the test waits for did not come")
+
+
 def test_all_partitions_that_are_taken_are_asked_for_at_once() -> None:
     """Each asked for all commits of its group: a thousand of them took a minute."""
-    asked: list[list[int]] = []
 
-    class Part:
-        async def run(self, _: object) -> None:
-            pass
+    async def asked() -> list[list[int]]:
+        places = Places()
+        stream = stream_of(places, OurShare(1000), TheirEnd())
+        await stream._follow(starts())
+        await stream._follow(starts())
+        return places.asked
 
-    class Places:
-        async def places(self, group: object, topic: object, partitions: list[int]) -> PlacesKnown:
-            asked.append(partitions)
-            return PlacesKnown({}, {})
+    assert asyncio.run(asked()) == [[*range(1000)]]
 
-        async def begin(self, *_: object) -> tuple[Part, Start]:
-            return Part(), Start(0)
 
-    class OurShare:
-        def to_release(self) -> list[int]:
-            return []
+@pytest.mark.parametrize("turns", range(12))
+def test_a_stream_that_is_cancelled_at_any_turn_of_its_end_holds_no_partition(turns: int) -> None:
+    """gRPC ends the reading first, and cancels the call some turns of the loop later."""
 
-        def take(self) -> list[tuple[int, bool]]:
-            return [] if asked else [(each, False) for each in range(1000)]
+    async def held() -> set[Part]:
+        places, client = Places(), TheirEnd()
+        serving = asyncio.create_task(stream_of(places, OurShare(4), client).serve(starts()))
+        await until(lambda: len(places.open) == 4)
+        client.is_gone.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        serving.cancel()
+        with suppress(asyncio.CancelledError, CallRefused):
+            await serving
+        return places.open
 
-    async def follow() -> None:
-        anything: Any = GroupInstance(
-            InstanceName("g", "i", ""), InstanceWindows(), "", 1, lambda _: False
-        )
-        our: Any = Places()
-        stream = RecordStream(our, anything, anything, OurShare(), anything)  # type: ignore[arg-type]
-        starts = SessionStarts({}, WantedPlace(int(OffsetType.RESUME_OR_EARLIEST)))
-        await stream._follow(starts)
-        await stream._follow(starts)
+    assert asyncio.run(held()) == set()
 
-    asyncio.run(follow())
-    assert asked == [[*range(1000)]]
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_client_that_goes_away_unread_notes_and_all_holds_no_partition(
+    *, is_cancelled: bool
+) -> None:
+    async def held() -> set[Part]:
+        places, client = Places("it begins elsewhere"), TheirEnd()
+        serving = asyncio.create_task(stream_of(places, OurShare(4), client).serve(starts()))
+        await until(lambda: bool(places.open))
+        if is_cancelled:
+            serving.cancel()
+        client.is_gone.set()
+        with suppress(asyncio.CancelledError, CallRefused):
+            await serving
+        return places.open
+
+    assert asyncio.run(held()) == set()
+
+
+def test_a_stream_that_is_cancelled_as_it_ends_waits_for_no_client_that_reads_nothing() -> None:
+    async def held() -> set[Part]:
+        places = Places("it begins elsewhere")
+        stream = stream_of(places, OurShare(4), TheirEnd())
+        serving = asyncio.create_task(stream.serve(starts()))
+        await until(lambda: len(places.open) == 4)
+        stream.end()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            async with asyncio.timeout(RELEASE_S / 2):
+                await serving
+        return places.open
+
+    assert asyncio.run(held()) == set()

@@ -9,7 +9,8 @@ import pytest
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, PartitionOffset, Topic
 from smq.agent.read_records import ReadRecord
-from smq.app.agent.subscribe_calls import StreamAnswers
+from smq.app.agent.refusals import CallRefused
+from smq.app.agent.subscribe_calls import StreamAnswers, SubscribeCalls
 from smq.app.process.status import attach_timings
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.kafka.topic_changes import alter_topic
@@ -17,6 +18,7 @@ from smq.client.locate import cluster_at
 from smq.client.names import TopicPartition
 from smq.testing.smq_broker import SmqBroker
 from tests.app.agent.doors import SETTINGS, Doors, opened, refused
+from tests.app.agent.gone_client import GoneClient, OneSubscription
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -319,6 +321,14 @@ def test_a_note_waits_until_a_record_is_written() -> None:
         assert call.written == 2
 
     asyncio.run(talk())
+
+
+def test_a_client_that_is_gone_before_its_note_is_read_leaves_no_subscription_behind() -> None:
+    subscriptions, first = OneSubscription(), init(Topic(namespace="shop", name="t"), Partition())
+    calls = SubscribeCalls(subscriptions)  # type: ignore[arg-type]
+    with pytest.raises(CallRefused, match="the client has gone"):
+        asyncio.run(calls._subscribe(None, GoneClient(first)))  # type: ignore[arg-type]
+    assert subscriptions.open == []
 
 
 def test_a_deleted_topic_ends_the_stream(doors: Doors) -> None:
