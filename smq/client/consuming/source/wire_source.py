@@ -13,11 +13,12 @@ partitions that gave records come last in the next request.
 Brokers that know topic ids are asked by id, so that no reader continues at an old position in a
 topic that was deleted and created again: its partitions start over. If a topic is missing, or
 cannot start over, `take` raises once the other topics have returned their records, and later tries
-again. So it does for a partition that its leader refuses.
+again. So it does for a partition that its leader refuses: after the deadline, if that may pass.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,13 +69,22 @@ class _Fetch:
     has_ids: bool = True
 
 
+class _Refusal(NamedTuple):
+    """Why the leader of a partition gives none of its records, and since when."""
+
+    error: BrokerError
+    since: float
+
+
 class WireSource:
     """Reads partitions from their leaders.
 
     _missing   topics that cannot be read, with the last reason
     _is_told   whether that was raised
     _left_at   when the last take ended: a caller's pause does not count as failing
-    _refused   why a partition was refused whose answer had records of others: for the next take
+    _refusals  of the partitions that were refused when they were last asked for
+    _rests     until when some of these are left out
+    _untold    one of them whose refusal the next take raises
     """
 
     def __init__(
@@ -99,7 +109,9 @@ class WireSource:
         self._left_at = 0.0
         self._missing: dict[str, BrokerError] = {}
         self._is_told = False
-        self._refused: BrokerError | None = None
+        self._refusals: dict[TopicPartition, _Refusal] = {}
+        self._rests: dict[TopicPartition, float] = {}
+        self._untold: TopicPartition | None = None
         self._forget_at = 0.0
         self._look_at = 0.0  # When to look for missing topics again.
 
@@ -112,6 +124,8 @@ class WireSource:
         """Stop reading a partition."""
         self._partitions.pop(partition.name, None)
         self._missing.pop(partition.name.topic, None)
+        self._refusals.pop(partition.name, None)
+        self._rests.pop(partition.name, None)
         if not self._partitions:
             self._failing_since = None  # A later failure is a new one.
 
@@ -119,6 +133,8 @@ class WireSource:
         """Stop reading all."""
         self._partitions.clear()
         self._missing.clear()
+        self._refusals.clear()
+        self._rests.clear()
 
     def leave(self) -> list[Partition]:
         """None: the wire has all records."""
@@ -140,13 +156,17 @@ class WireSource:
     def retry_in_seconds(self) -> float:
         """How long to wait before the next `take`; 0: not at all."""
         retry_at = max(self._retry_at, self._look_at if self._missing else 0.0)
+        retry_at = max(retry_at, min(self._rests.values(), default=0.0))
         return max(0.0, retry_at - self._clock.monotonic_s())
 
     def take(self) -> list[Taken]:
         """The answers received so far; sends the next fetches. Raises BrokerError."""
+        unpolled = max(0.0, self._clock.monotonic_s() - self._left_at - UNPOLLED_SECONDS)
         if self._failing_since is not None:
-            unpolled = self._clock.monotonic_s() - self._left_at
-            self._failing_since += max(0.0, unpolled - UNPOLLED_SECONDS)
+            self._failing_since += unpolled
+        if unpolled:
+            for name, (error, since) in self._refusals.items():
+                self._refusals[name] = _Refusal(error, since + unpolled)
         try:
             return self._take_answers()
         finally:
@@ -158,19 +178,21 @@ class WireSource:
         self._tell_missing()  # The last take returned records first.
         self._tell_refused()
         taken: list[Taken] = []
+        refused: list[TopicPartition] = []
         try:
             self._begin_anew()
             for fetch in self._answered():
                 asked, fetch.asked = fetch.asked, None
                 response = fetch.connection.finish()
                 if fetch.session.answered(response):
-                    taken += self._read(response, asked or {})
+                    taken += self._read(response, asked or {}, refused)
+            self._note_refused(refused, has_others=bool(taken))
             moved = {each.name: offset for part in taken for each, offset in part.ends}
             self._ask(
                 {
                     name: (moved.get(name, each.position), each.topic_id)
                     for name, each in self._partitions.items()
-                    if name.topic not in self._missing
+                    if name.topic not in self._missing and name not in self._rests
                 }
             )
         except BrokerError as error:
@@ -180,6 +202,7 @@ class WireSource:
             raise
         if not taken:
             self._tell_missing()
+            self._tell_refused()
         return taken
 
     def _tell_missing(self) -> None:
@@ -188,9 +211,28 @@ class WireSource:
             raise next(iter(self._missing.values()))
 
     def _tell_refused(self) -> None:
-        refused, self._refused = self._refused, None
-        if refused is not None and not _passes(refused):
-            raise refused
+        untold, self._untold = self._untold, None
+        if untold is not None and untold in self._refusals:
+            raise self._refusals[untold].error
+
+    def _note_refused(self, refused: list[TopicPartition], *, has_others: bool) -> None:
+        """Partitions were refused: have one of them told if its time has come. Without records of
+        others they rest, for the next answer comes as soon."""
+        now = self._clock.monotonic_s()
+        self._rests = {name: until for name, until in self._rests.items() if until > now}
+        if not refused:
+            return
+        if not has_others:
+            self._rests |= dict.fromkeys(refused, now + RETRY_SECONDS)
+        for name in refused:
+            error, since = self._refusals[name]
+            is_too_long = now - since > self._deadline_seconds
+            if is_too_long or not _passes(error):
+                self._untold = name
+                self._refusals[name] = _Refusal(error, now)
+        if now >= self._forget_at:  # The leaders may be others; but not for each answer.
+            self._cluster.forget()
+            self._forget_at = now + RETRY_SECONDS
 
     def _begin_anew(self) -> None:
         """Reset partitions whose topic was created again; note missing topics."""
@@ -250,11 +292,16 @@ class WireSource:
         fetch.connection.start(FETCH if has_ids else FETCH_BY_NAME, request)
         fetch.asked = asked
 
-    def _read(self, response: FetchResponse, asked: dict[TopicPartition, Spot]) -> list[Taken]:
+    def _read(
+        self,
+        response: FetchResponse,
+        asked: dict[TopicPartition, Spot],
+        refused: list[TopicPartition],
+    ) -> list[Taken]:
+        """What an answer gives. Partitions that it refuses are added to `refused`."""
         check(response.error_code)
         names = {topic_id: name.topic for name, (_, topic_id) in asked.items()}
         taken: list[Taken] = []
-        refused: BrokerError | None = None
         for topic in response.responses:
             for data in topic.partitions:
                 name = TopicPartition(
@@ -266,21 +313,18 @@ class WireSource:
                 try:
                     taken += self._take(partition, data)
                 except BrokerError as error:
-                    refused = refused or error
-        if refused is not None:
-            if not taken:
-                raise refused
-            self._refused = refused
-            self._forget_leaders()
+                    refused.append(name)
+                    self._refuse(name, error)
+                else:
+                    self._refusals.pop(name, None)
         self._failing_since = None
         return taken
 
-    def _forget_leaders(self) -> None:
-        """Ask for the leaders again, but not for each answer."""
-        now = self._clock.monotonic_s()
-        if now >= self._forget_at:
-            self._cluster.forget()
-            self._forget_at = now + RETRY_SECONDS
+    def _refuse(self, name: TopicPartition, error: BrokerError) -> None:
+        before = self._refusals.get(name)
+        is_same = before is not None and before.error.code is error.code
+        since = before.since if before is not None and is_same else self._clock.monotonic_s()
+        self._refusals[name] = _Refusal(error, since)
 
     def _take(self, partition: Partition, data: PartitionData) -> list[Taken]:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -281,13 +281,14 @@ def test_a_topic_that_is_missing_does_not_hold_up_the_others(
 @pytest.mark.parametrize(
     "error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 )
+@pytest.mark.parametrize("leaders", [(1, 1), (1, 2), (2, 1)])
 def test_a_partition_that_fails_does_not_hold_up_the_others(
-    kafka: FakeKafka, source: WireSource, error: ErrorCode
+    kafka: FakeKafka, source: WireSource, error: ErrorCode, leaders: tuple[int, int]
 ) -> None:
     """Found by the simulator (seed 13240): all that was read with it was thrown away, again and
     again, as long as a disk did not give its page."""
     (bad, good) = kafka.add_topic("a", 2)
-    good.leader = bad.leader
+    bad.leader, good.leader = leaders
     bad.fetch_error = error
     source.add(partitions(0, 0))
     told, found = list[ErrorCode](), list[int]()
@@ -311,6 +312,37 @@ def test_a_partition_that_fails_does_not_hold_up_the_others(
         assert time.monotonic() < deadline, found
         look()
     assert sorted(found) == [*range(30)]
+
+
+def test_a_refusal_that_lasts_is_raised_beside_a_busy_partition(
+    kafka: FakeKafka, source: WireSource
+) -> None:
+    clock = source._clock = SteppedClock(100 * 10**9)
+    (bad, good) = kafka.add_topic("a", 2)
+    good.leader = bad.leader
+    bad.fetch_error = ErrorCode.KAFKA_STORAGE_ERROR
+    refused, read_on = partitions(0, 0)
+    source.add([refused, read_on])
+    told, found = 0, list[int]()
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    for first in range(0, 10_000, 4):
+        assert time.monotonic() < deadline, (told, found)
+        fill(kafka, first, 4)
+        clock.step(0.5)
+        try:
+            found += step(source)
+        except BrokerError as raised:
+            told += raised.code == ErrorCode.KAFKA_STORAGE_ERROR
+        if told == 2:
+            break
+    assert len(found) > 20
+    while source._untold is None:
+        clock.step(0.5)
+        fill(kafka, first := first + 4, 4)
+        step(source)
+    source.remove(refused)
+    fill(kafka, first + 4, 4)
+    assert read(source, 2), "nobody is told of what he does not read"
 
 
 def test_brokers_without_ids_of_topics_are_asked_by_name(
