@@ -1,5 +1,7 @@
 """Each question is one that SMQ's own tables know, in a version that they have."""
 
+import re
+
 import pytest
 
 from smq.client.kafka import questions
@@ -11,7 +13,7 @@ ALL = {name: each for name, each in vars(questions).items() if isinstance(each, 
 @pytest.mark.parametrize("name", ALL)
 def test_a_question_is_named_for_its_api_and_asked_in_a_version_we_know(name: str) -> None:
     question = ALL[name]
-    api_name = name.replace("_BY_NAME", "").replace("_", "").lower()
+    api_name = re.sub("_BY_(NAME|ID)$|_", "", name).lower()
     assert question.api.name.lower() == api_name
     assert question.api.first_version <= question.version_max <= question.api.last_version
 
