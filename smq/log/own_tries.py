@@ -5,6 +5,10 @@ tries each of them every RETRY_MS until it has failed for long (files/bad_pages.
 frame whose pages all have asks for the first of these: the log tries that page once more, since the
 disk may be well by now, and while such pages fail also those behind it. What has a part in one that
 fails is lost (given_up.py); if none does, it is served.
+
+While the process stands still nobody waits for a page: a disk may be away for some seconds just
+after that, as that of a machine that was moved. So pages are dated once a second, by a clock that
+counts little of a long time between two such looks.
 """
 
 from bisect import bisect_left
@@ -24,6 +28,7 @@ from smq.log.files.wal import Wal
 from smq.log.given_up import GivenUp
 
 RETRY_MS = 5000
+LOOK_MS = 1000  # What counts of more than RETRY_MS between two calls of tend().
 TRIES_MAX = 2048  # In one round; a few milliseconds to choose them …
 TRIES_MS = 2000  # … of which no other begins after so long.
 LOOKS_MAX = 24 * 1024  # Pages that fail, among which they are chosen: a dead segment of 64 MB …
@@ -51,6 +56,7 @@ class OwnTries:
 
     clock      monotonic milliseconds, as of about a second ago; None: not known yet
     given_up   loses what lies in pages that have failed for long, and once more just now
+    waited_ms  dates the pages that fail: grows with each tend(), little after a stop
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class OwnTries:
         given_up: GivenUp,
     ) -> None:
         self._wal, self._words, self._clock, self._given_up = wal, memory.words, clock, given_up
+        self.waited_ms, self._tended_ms = 0, -1
         self._asked: deque[_AskedPages] = deque()
         self._to_try: list[tuple[int, int]] = []  # Positions and lengths; the next one last.
         self._ended_ms = -RETRY_MS  # The last page of _to_try.
@@ -87,12 +94,20 @@ class OwnTries:
         now_ms = self._clock()
         if now_ms is None:
             return
+        self._count(now_ms)
         for segment in self._segments():
-            segment.bad_pages.date(now_ms)
+            segment.bad_pages.date(self.waited_ms)
             self._given_up.tell_why(segment)
         if not self._asked:  # Otherwise there may be more of the same.
             self._given_up.tell()
         self.begin()
+
+    def _count(self, now_ms: int) -> None:
+        """Count the time since the last look."""
+        if self._tended_ms >= 0:
+            passed_ms = now_ms - self._tended_ms
+            self.waited_ms += passed_ms if passed_ms <= RETRY_MS else LOOK_MS
+        self._tended_ms = now_ms
 
     def begin(self) -> None:
         """Begin a round, if none is under way and it is time."""

@@ -373,12 +373,10 @@ class ReadableLog:
         return False
 
     def _are_over(self, segment: WalSegment, pages: range) -> bool:
-        assert self.now_ms is not None
         left = self.words[WORD_SPACE_END] - self.words[WORD_TAIL]
         is_short = left < LOANS_END_BELOW * self.wal.files.limit
-        segment.bad_pages.date(self.now_ms)
         patience = PATIENCE_SHORT if is_short else PATIENCE
-        return segment.bad_pages.are_over(pages, patience, self.now_ms)
+        return segment.bad_pages.are_over(pages, patience, self.own_tries.waited_ms)
 
     def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""

@@ -15,6 +15,7 @@ from smq.log.files.disk import Disk, OsDisk
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.start_reads import Pause
 from smq.log.log import Log
+from smq.log.own_tries import RETRY_MS
 from smq.log.partitions import PartitionSettings
 from smq.log.recovery import Recovered, open_log
 from smq.log.start_rows import Existing
@@ -182,6 +183,14 @@ def turn(log: Log, *, syncs: bool = True) -> bool:
     log.background.collect()
     log.invariants()
     return True
+
+
+def wait(log: Log, ms: int) -> None:
+    """Time passes, in which a log is tended."""
+    first_ms = log.now_ms or 0
+    for log.now_ms in range(first_ms, first_ms + ms + 1, RETRY_MS):
+        log.tend()
+    log.tend()  # This dates what it tried last.
 
 
 def fill(log: Log, number: int = 1, count: int = 40) -> None:

@@ -13,6 +13,7 @@ from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.own_tries import (
+    LOOK_MS,
     LOOKS_OF_SEGMENT,
     RETRY_MS,
     TRIES_MS,
@@ -20,7 +21,7 @@ from smq.log.own_tries import (
 from smq.log.reading import DamagedFrame
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.files.wals import HeldBackground
-from tests.log.logs import memory_of, read, start
+from tests.log.logs import memory_of, read, start, wait
 from tests.log.test_reading import collected, filled, spans
 
 
@@ -33,9 +34,9 @@ def test_a_reader_that_asks_rarely_gets_past_a_bad_page(tmp_path: Path, every_ms
     disk.bad_places = [(log.wal.segments[1].path.name, 1500, 1501)]
     times = 1 + -(-PATIENCE.wait_ms // every_ms)
     for i in range(times):
-        for log.now_ms in range(max(0, i - 1) * every_ms, i * every_ms, RETRY_MS):
+        for log.now_ms in range(max(0, i - 1) * every_ms, i * every_ms + 1, RETRY_MS):
             log.tend()
-        log.now_ms = i * every_ms
+        log.tend()  # This dates what it tried last.
         assert not any("are lost" in each for each in log.notices)
         with pytest.raises(DamagedFrame, match="cannot be read"):
             read(log, 1)
@@ -60,6 +61,33 @@ def test_a_reader_that_comes_back_for_another_short_error_loses_nothing(tmp_path
         log.now_ms = now_ms + RETRY_MS
         log.tend()
     log.now_ms = 3 * PATIENCE.wait_ms
+    assert read(log, 1) == values
+
+
+@pytest.mark.parametrize("has_failed_before", [False, True])
+def test_while_the_process_stands_still_no_page_is_waited_for(
+    tmp_path: Path, has_failed_before: bool
+) -> None:
+    """A failure just after it was dated by the clock of before: the page was lost after 6 s."""
+    disk = FailingDisk(OsDisk())
+    log = start(tmp_path, disk=disk).log
+    values = filled(log, 50)
+    log.now_ms = 0
+    log.tend()
+    disk.bad_places = [(log.wal.segments[1].path.name, 1500, 1501)]
+    if has_failed_before:
+        with pytest.raises(DamagedFrame, match="cannot be read"):
+            read(log, 1)
+        log.tend()
+    with pytest.raises(DamagedFrame, match="cannot be read"):
+        read(log, 1)
+    woken_ms = 10 * PATIENCE.wait_ms
+    for log.now_ms in range(woken_ms, woken_ms + PATIENCE.wait_ms - RETRY_MS, LOOK_MS):
+        log.tend()
+        with pytest.raises(DamagedFrame, match="cannot be read"):
+            read(log, 1)
+    disk.bad_places = []
+    wait(log, RETRY_MS)
     assert read(log, 1) == values
 
 

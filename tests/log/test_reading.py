@@ -29,6 +29,7 @@ from tests.log.logs import (
     show,
     start,
     turn,
+    wait,
 )
 
 ALL = 1 << 30
@@ -271,11 +272,12 @@ def test_an_unreadable_page_is_given_up_like_damage_after_a_while(tmp_path: Path
     disk.bad_places = [(segment.path.name, 1500, 1501)]
     places = spans(log)
     [lost] = np.flatnonzero(places[:, 0] + places[:, 1] > segment.start + 1500)[:1]
-    for now_ms in range(0, PATIENCE.wait_ms + 1, PATIENCE.wait_ms // 4):
-        log.now_ms = now_ms
+    log.now_ms = 0
+    for _ in range(5):
         assert not any("are lost" in each for each in log.notices)
         with pytest.raises(DamagedFrame, match="cannot be read"):
             read(log, 1)
+        wait(log, PATIENCE.wait_ms // 4)
     assert sum("is tried again" in each for each in log.notices) == 1
     assert len(log.readable(spans(log)[lost:])) > 0  # Others whose time is over do not wait.
     kept = read(log, 1)  # All but a page: not all that is read with it.
@@ -306,12 +308,8 @@ def test_an_unreadable_page_is_given_up_sooner_while_space_is_short(tmp_path: Pa
     log = start(tmp_path, disk=disk, bytes_max=16 * SEGMENT_BYTES).log
     filled(log, 50)
     disk.bad_places = [(log.wal.segments[0].path.name, 0, SEGMENT_BYTES)]
-    for now_ms, left, is_lost in (
-        (0, 6, False),
-        (PATIENCE_SHORT.wait_ms, 7, False),
-        (PATIENCE_SHORT.wait_ms, 5, True),
-    ):
-        log.now_ms = now_ms
+    for ms, left, is_lost in ((0, 6, False), (PATIENCE_SHORT.wait_ms, 7, False), (0, 5, True)):
+        wait(log, ms)
         log.words[WORD_SPACE_END] = log.tail + left * SEGMENT_BYTES
         with pytest.raises(DamagedFrame, match="cannot be read"):
             read(log, 1)
@@ -328,18 +326,18 @@ def test_a_page_that_fails_once_is_tried_again_though_its_neighbour_was_given_up
     segment = log.wal.segments[1]
     bad = (segment.path.name, 1500, 1501)
     disk.bad_places = [bad]
-    for now_ms in range(0, PATIENCE.wait_ms + 1, RETRY_MS):
-        log.now_ms = now_ms
+    log.now_ms = 0
+    for _ in range(PATIENCE.wait_ms // RETRY_MS + 1):
         assert not any("are lost" in each for each in log.notices)
         with pytest.raises(DamagedFrame, match="cannot be read"):
             read(log, 1)
+        wait(log, RETRY_MS)
     kept = read(log, 1)
     disk.bad_places = [bad, (segment.path.name, 10_000, 10_001)]
-    log.now_ms = PATIENCE.wait_ms + RETRY_MS
     with pytest.raises(DamagedFrame, match="cannot be read"):
         read(log, 1)
     disk.bad_places = [bad]
-    log.now_ms += PATIENCE.wait_ms
+    wait(log, PATIENCE.wait_ms)
     assert read(log, 1) == kept
     assert len(kept) < len(values)
 
@@ -351,12 +349,8 @@ def test_damage_in_a_page_that_could_not_be_read_once_is_met_after_a_while(tmp_p
     flip(log, int(spans(log)[1, 0]) + 70)
     segment = log.wal.segments[0]
     disk.bad_places = [(segment.path.name, 0, SEGMENT_BYTES)]
-    for log.now_ms, why in (
-        (0, "cannot be read"),
-        (RETRY_MS, "cannot be read"),
-        (RETRY_MS + PATIENCE.wait_ms, "lost"),
-    ):
-        log.tend()
+    for ms, why in ((0, "cannot"), (RETRY_MS, "cannot"), (PATIENCE.wait_ms, "lost")):
+        wait(log, ms)
         with pytest.raises(DamagedFrame, match=why):
             read(log, 1)
         disk.bad_places.clear()

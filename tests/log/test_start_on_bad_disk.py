@@ -29,6 +29,7 @@ from tests.log.logs import (
     high_watermark,
     read,
     start,
+    wait,
 )
 from tests.log.test_recovery import LEVELS, contents, fill, filled
 
@@ -301,7 +302,7 @@ def everything(log: Log, number: int) -> dict[int, bytes]:
         try:
             found = read(log, number, offset)
         except DamagedFrame:
-            log.now_ms = (log.now_ms or 0) + RETRY_MS
+            wait(log, RETRY_MS)
             continue
         values |= found
         offset = max(found, default=offset) + 1

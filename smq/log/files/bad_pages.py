@@ -39,8 +39,8 @@ _FAILS, _READ = 1, 2
 _PAGE = np.dtype(
     [("state", "u1"), ("is_met", "?"), ("since_ms", "<i8"), ("tried_ms", "<i8"), ("tries", "<i8")]
 )
-"""A page's state, if it is known, since when it has it and when it was met last (monotonic), and
-how often. -1: never. `is_met`: it was since the last date()."""
+"""A page's state, if it is known, since when it has it and when it was met last (by the clock of
+OwnTries.waited_ms), and how often. -1: never. `is_met`: it was since the last date()."""
 
 
 def pages_of(at: int, length: int) -> range:
@@ -152,14 +152,14 @@ class BadPages:
         """Whether all of these pages that are bad, one at least, have failed for so long.
 
         If all were read since: whether that is so long ago, as an answer may have what was read
-        before.
+        before. What is not dated yet has lasted for no time.
         """
         rows = self._rows[pages.start : pages.stop]
         failing = rows[rows["state"] == _FAILS]
         if len(failing):
             return bool(_are_over(failing, patience).all())
-        read = rows[rows["state"] == _READ]
-        return bool(now_ms >= read["since_ms"].max() + patience.wait_ms)
+        since_ms = rows["since_ms"][rows["state"] == _READ]
+        return bool(since_ms.min() >= 0 and now_ms >= since_ms.max() + patience.wait_ms)
 
     def unread(self, at: int, length: int) -> np.ndarray:
         """Of the pages that have these bytes, those that a reader is not to read (int64): they
