@@ -10,12 +10,14 @@ import struct
 import numpy as np
 
 from shm.kernels.base.crc32c import crc32c, crc32c_update
+from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import (
     batch_crc_is_good,
+    batch_is_made_up,
     frame_bytes,
     frame_is_good,
-    frame_is_whole,
+    frame_is_good_by_sums,
     write_frame_header,
 )
 from shm.kernels.base.publish import read_version, write_version
@@ -185,7 +187,7 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     count_plain(log.ring, spans[:0])
     gather_checked(frame, 0, spans, out, 0)
     frame_is_good(frame, 0, len(frame), 0)
-    frame_is_whole(frame, 0, len(frame), 0)
+    batch_is_made_up(frame, 0, len(frame), 0)
     write_frame_header(frame, 0, 0, (0, 0), frame_bytes(0), 0, 0, 0)
     batch_crc_is_good(frame, FRAME_HEADER_BYTES, 61)
     directory = np.array([2, 8, 8, 8, 0, 0, 0, 0], np.int64)
@@ -202,8 +204,10 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
 def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> None:
     rows = np.zeros((1, SCAN_COLUMNS), np.int64)
     frame = _a_frame(log)
-    scan_frames(frame, 0, len(frame), 0, 0, rows)
-    find_frame(frame, 0, len(frame), 0, 0)
+    sums = new_sums(len(frame))
+    frame_is_good_by_sums(frame, 0, len(frame), 0, sums)
+    scan_frames(frame, 0, len(frame), 0, 0, rows, sums)
+    find_frame(frame, 0, len(frame), 0, 0, sums)
     header_generation(frame, 0)
     place = np.zeros(5, np.int64)
     replay_frames(log.memory, links, producers, frame, rows, np.zeros(1, np.int64), place)

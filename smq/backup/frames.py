@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.base.frames import frame_is_good, frame_is_whole
+from shm.kernels.base.frames import batch_is_made_up
 from shm.kernels.base.words import FRAME_KIND_BATCH
 from shm.kernels.log.recover import S_BASE_OFFSET, S_KIND
 from smq.backup.wal import check_segment
@@ -59,14 +59,8 @@ class RestoredFrames:
             offsets = rows[rows[:, S_KIND] == FRAME_KIND_BATCH, S_BASE_OFFSET]
             if len(offsets) and offsets.max() > RESTORED.place_max:
                 raise _refused(path, f"it has a batch at offset {offsets.max()}")
-            if _is_made_up(data, at, first_position):
+            if batch_is_made_up(data, at, len(data), first_position + at):
                 raise _refused(path, f"the batch at position {first_position + at} is none")
-
-
-def _is_made_up(data: np.ndarray, at: int, first_position: int) -> bool:
-    """Whether a frame has a right check, and is not good all the same."""
-    place = data, at, len(data), first_position + at
-    return bool(frame_is_whole(*place)) and not frame_is_good(*place)
 
 
 def _refused(path: Path, why: str) -> StoreError:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.base import words
+from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.frames import write_frame_header
 from shm.kernels.log.recover import (
     S_AT,
@@ -240,15 +241,17 @@ def blank_others(
     Raises StoreError for damaged frames: beyond them a batch's partition is unknown.
     """
     rows, at, generation = np.zeros((_SCAN_ROWS, SCAN_COLUMNS), np.int64), 0, 0
+    sums = new_sums(len(data))  # Only frames that have been passed are changed.
     while at < end:
-        count, stopped, generation = scan_frames(data, at, end, first_position, generation, rows)
+        place = data, at, end, first_position
+        count, stopped, generation = scan_frames(*place, generation, rows, sums)
         stops = [*rows[1 : int(count), S_AT].tolist(), int(stopped)]
         for row, stop in zip(rows[: int(count)].tolist(), stops, strict=False):
             _blank(data, row, stop, first_position, known)
         at = int(stopped)
         if int(count) < len(rows):
             break
-    if at < end and int(find_frame(data, at, end, first_position, generation)) >= 0:
+    if at < end and int(find_frame(data, at, end, first_position, generation, sums)) >= 0:
         raise StoreError(
             str(path),
             f"it is damaged at position {first_position + at}; take a snapshot of all topics",

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
     FRAME_ALIGNMENT_BYTES,
@@ -276,9 +277,9 @@ class _Recovery:
         UnreadableFile."""
         data = self._reads.segment(segment)
         self._replay.entries = []
-        at = 0
+        at, sums = 0, new_sums(len(data))
         while True:
-            at = self._scan(data, at, segment.start)
+            at = self._scan(data, at, segment.start, sums)
             if at >= len(data):
                 return segment.end
             following = self._evidence.after_damage(data, at, segment, self._generation)
@@ -289,17 +290,17 @@ class _Recovery:
                 self._quarantine(data[at:following], segment, at)
                 at = following
             else:
-                data = whole
+                data, sums = whole, new_sums(len(whole))
                 self._log.notices.append(
                     f"the marker of a transaction at position {segment.start + at} of "
                     f"{segment.path} was damaged: its checksum has restored it"
                 )
 
-    def _scan(self, data: np.ndarray, at: int, first_position: int) -> int:
+    def _scan(self, data: np.ndarray, at: int, first_position: int, sums: np.ndarray) -> int:
         """Enter good frames from data[at] on; returns where they end."""
         while at < len(data):
             count, stopped, self._generation = scan_frames(
-                data, at, len(data), first_position, self._generation, self._rows
+                data, at, len(data), first_position, self._generation, self._rows, sums
             )
             # The log may be cut where the scan stops: before its last good frame, that is lost.
             assert count == 0 or self._rows[count - 1, S_AT] < stopped <= len(data)
@@ -415,7 +416,7 @@ class _Recovery:
             place = position % ring_bytes
             stop = min(end, position - place + ring_bytes)
             data = log.memory.ring[place : place + stop - position]
-            position += self._scan(data, 0, position)
+            position += self._scan(data, 0, position, new_sums(len(data)))
             if position < stop:
                 break  # The shard died while it wrote this frame: it was never acknowledged.
         self._words[WORD_TAIL] = position

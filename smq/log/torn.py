@@ -10,7 +10,8 @@ Bytes that cannot be read tell nothing: a frame is bad if it was read (smq.log.f
 
 import numpy as np
 
-from shm.kernels.base.frames import frame_bytes, frame_is_good
+from shm.kernels.base.crc_sums import new_sums
+from shm.kernels.base.frames import frame_bytes, frame_is_good_by_sums
 from shm.kernels.base.words import (
     FRAME_BYTES_AT,
     FRAME_KIND_AT,
@@ -74,30 +75,31 @@ class Evidence:
     def _look(self, data: np.ndarray, at: int, first_position: int, generation: int) -> bool:
         """Learn the synced positions from good frames at or after data[at]; whether there are
         any."""
-        found = False
+        found, sums = False, new_sums(len(data))
         while 0 <= at < len(data):
             count, stopped, generation = scan_frames(
-                data, at, len(data), first_position, generation, self._rows
+                data, at, len(data), first_position, generation, self._rows, sums
             )
             if count:
                 found = True
                 self.synced = max(self.synced, int(self._rows[:count, S_SYNCED].max()))
             at = int(stopped)
             if count < len(self._rows):
-                at = int(find_frame(data, at, len(data), first_position, generation))
+                at = int(find_frame(data, at, len(data), first_position, generation, sums))
         return found
 
 
 def _following(data: np.ndarray, at: int, first_position: int, generation: int) -> int:
     """The next place after a bad frame where a good one begins; -1: there is none."""
-    if frame_is_good(data, at, len(data), first_position + at):
+    sums = new_sums(len(data))
+    if frame_is_good_by_sums(data, at, len(data), first_position + at, sums):
         kind, size = (int(data[at + i : at + i + 4].view(np.int32)[0]) for i in _KIND_AND_BYTES)
         behind = at + int(frame_bytes(size))
-        if kind == FRAME_KIND_BATCH and frame_is_good(
-            data, behind, len(data), first_position + behind
+        if kind == FRAME_KIND_BATCH and frame_is_good_by_sums(
+            data, behind, len(data), first_position + behind, sums
         ):
             return behind
-    return int(find_frame(data, at, len(data), first_position, generation))
+    return int(find_frame(data, at, len(data), first_position, generation, sums))
 
 
 _KIND_AND_BYTES = (FRAME_KIND_AT, FRAME_BYTES_AT)

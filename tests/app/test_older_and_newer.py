@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.words import FRAME_KIND_SKIPPABLE
 from shm.kernels.log.recover import SCAN_COLUMNS, scan_frames
 from shm.kernels.twin.log import PlainFrame
@@ -72,7 +73,7 @@ def write_unknown(data_dir: Path, kind: int) -> tuple[int, bytes]:
     for path in sorted(log_of(data_dir).glob("*.wal")):
         data = np.frombuffer(path.read_bytes(), np.uint8)
         count, stopped, generation = scan_frames(
-            data, 0, len(data), int(path.stem), generation, rows
+            data, 0, len(data), int(path.stem), generation, rows, new_sums(len(data))
         )
         if count:
             last, end = path, int(path.stem) + int(stopped)

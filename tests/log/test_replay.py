@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.words import P_LOG_END, P_SEALED_END, WORD_INDEX_TAIL
 from shm.kernels.log.recover import S_AT, SCAN_COLUMNS, scan_frames
 from smq.log.log import Log
@@ -27,7 +28,9 @@ class Scanned:
         [path] = [each for each in (directory / "scanned").glob("*.wal") if int(each.stem) == 0]
         self.data = np.frombuffer(path.read_bytes(), np.uint8)
         self.rows = np.zeros((64, SCAN_COLUMNS), np.int64)
-        self.count, _, _ = scan_frames(self.data, 0, len(self.data), 0, 0, self.rows)
+        self.count, _, _ = scan_frames(
+            self.data, 0, len(self.data), 0, 0, self.rows, new_sums(len(self.data))
+        )
 
     def enter(self, log: Log, known_to: int = 0) -> Replay:
         replay = Replay(StartRows(log, None), self.rows, NOW_MS)

@@ -4,7 +4,8 @@ import numpy as np
 
 from shm.kernels.base import words
 from shm.kernels.base.bytes import get32, get64, load32, load64, load_u32, store32, store64
-from shm.kernels.base.crc32c import crc32c, crc32c_update
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.crc_sums import crc32c_update_by_sums
 from shm.kernels.base.jit import kernel
 
 BATCH_FORMAT = 2
@@ -20,19 +21,32 @@ def frame_bytes(batch_bytes):
 
 
 @kernel
+def _checked_end(data, at):
+    """Where the part of the frame at data[at] ends that its check covers, from its position on."""
+    start = at + words.FRAME_HEADER_BYTES
+    kind = load32(data, at + words.FRAME_KIND_AT)
+    if kind == words.FRAME_KIND_BATCH:
+        return start + words.BATCH_HEADER_BYTES
+    if kind > 0 and kind != words.FRAME_KIND_PADDING:
+        return start + load32(data, at + words.FRAME_BYTES_AT)
+    return start
+
+
+@kernel
 def frame_check(data, at):
     """The check of the frame at data[at]: over its header, and a part of its content.
 
     The part is a batch's own header, nothing of padding, and all of an unknown kind, whose `bytes`
     must then lie in `data`.
     """
-    begin, start = at + words.FRAME_POSITION_AT, at + words.FRAME_HEADER_BYTES
-    crc = crc32c_update(data, begin, start, np.uint32(0xFFFFFFFF))
-    kind = load32(data, at + words.FRAME_KIND_AT)
-    if kind == words.FRAME_KIND_BATCH:
-        crc = crc32c_update(data, start, start + words.BATCH_HEADER_BYTES, crc)
-    elif kind > 0 and kind != words.FRAME_KIND_PADDING:
-        crc = crc32c_update(data, start, start + load32(data, at + words.FRAME_BYTES_AT), crc)
+    return np.int64(crc32c(data, at + words.FRAME_POSITION_AT, _checked_end(data, at)))
+
+
+@kernel
+def _frame_check_by_sums(data, at, sums):
+    """See frame_check, and crc_sums."""
+    start, end = at + words.FRAME_POSITION_AT, _checked_end(data, at)
+    crc = crc32c_update_by_sums(data, start, end, np.uint32(0xFFFFFFFF), sums)
     return np.int64(crc ^ np.uint32(0xFFFFFFFF))
 
 
@@ -71,12 +85,9 @@ def batch_fits(data, at, batch_bytes):
 
 
 @kernel
-def frame_is_whole(data, at, end, position):
-    """Whether data[at:end] begins with a whole frame of this position whose check is right.
-
-    A batch behind its first 61 bytes is not checked: it has a CRC of its own. A frame of an unknown
-    kind is checked whole.
-    """
+def _frame_lies(data, at, end, position):
+    """Whether data[at:end] begins with the header of a frame of this position, and has as many
+    bytes as that says."""
     if (
         end - at < words.FRAME_HEADER_BYTES
         or load32(data, at + words.FRAME_MAGIC_AT) != words.FRAME_MAGIC
@@ -94,7 +105,26 @@ def frame_is_whole(data, at, end, position):
     taken = (
         words.FRAME_HEADER_BYTES + size if kind == words.FRAME_KIND_PADDING else frame_bytes(size)
     )
-    if at + taken > end:
+    return at + taken <= end
+
+
+@kernel
+def _content_fits(data, at):
+    """Whether the frame at data[at] has a batch that a log writes, or no batch."""
+    if load32(data, at + words.FRAME_KIND_AT) != words.FRAME_KIND_BATCH:
+        return True
+    size = load32(data, at + words.FRAME_BYTES_AT)
+    return batch_fits(data, at + words.FRAME_HEADER_BYTES, size)
+
+
+@kernel
+def frame_is_whole(data, at, end, position):
+    """Whether data[at:end] begins with a whole frame of this position whose check is right.
+
+    A batch behind its first 61 bytes is not checked: it has a CRC of its own. A frame of an unknown
+    kind is checked whole.
+    """
+    if not _frame_lies(data, at, end, position):
         return False
     return load_u32(data, at + words.FRAME_CHECK_AT) == frame_check(data, at)
 
@@ -103,12 +133,29 @@ def frame_is_whole(data, at, end, position):
 def frame_is_good(data, at, end, position):
     """Whether data[at:end] begins with a whole frame of this position whose check is right, and
     whose batch is one that a log writes."""
-    if not frame_is_whole(data, at, end, position):
+    return frame_is_whole(data, at, end, position) and _content_fits(data, at)
+
+
+@kernel
+def frame_is_good_by_sums(data, at, end, position, sums):
+    """See frame_is_good: for who looks at many places, where headers may say anything."""
+    if not _frame_lies(data, at, end, position):
         return False
-    if load32(data, at + words.FRAME_KIND_AT) != words.FRAME_KIND_BATCH:
-        return True
-    size = load32(data, at + words.FRAME_BYTES_AT)
-    return batch_fits(data, at + words.FRAME_HEADER_BYTES, size)
+    if load_u32(data, at + words.FRAME_CHECK_AT) != _frame_check_by_sums(data, at, sums):
+        return False
+    return _content_fits(data, at)
+
+
+@kernel
+def batch_is_made_up(data, at, end, position):
+    """Whether data[at:end] begins with a whole frame whose check is right, and whose batch is none
+    that a log writes. It reads no more than the two headers."""
+    if (
+        end - at < words.FRAME_HEADER_BYTES
+        or load32(data, at + words.FRAME_KIND_AT) != words.FRAME_KIND_BATCH
+    ):
+        return False
+    return frame_is_whole(data, at, end, position) and not _content_fits(data, at)
 
 
 @kernel
@@ -116,3 +163,12 @@ def batch_crc_is_good(data, at, batch_bytes):
     """Whether the batch at data[at] has the CRC it says (of all that is behind it, KIP-98)."""
     said = get32(data, at + words.BATCH_CRC_AT) & 0xFFFFFFFF
     return np.int64(crc32c(data, at + words.BATCH_ATTRIBUTES_AT, at + batch_bytes)) == said
+
+
+@kernel
+def batch_crc_is_good_by_sums(data, at, batch_bytes, sums):
+    """See batch_crc_is_good, and crc_sums."""
+    said = get32(data, at + words.BATCH_CRC_AT) & 0xFFFFFFFF
+    start, crc = at + words.BATCH_ATTRIBUTES_AT, np.uint32(0xFFFFFFFF)
+    crc = crc32c_update_by_sums(data, start, at + batch_bytes, crc, sums)
+    return np.int64(crc ^ np.uint32(0xFFFFFFFF)) == said

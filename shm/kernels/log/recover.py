@@ -4,7 +4,12 @@ import numpy as np
 
 from shm.kernels.base import words
 from shm.kernels.base.bytes import get16, get32, get64, load32, load64, load_u32
-from shm.kernels.base.frames import batch_crc_is_good, frame_bytes, frame_check, frame_is_good
+from shm.kernels.base.frames import (
+    batch_crc_is_good_by_sums,
+    frame_bytes,
+    frame_check,
+    frame_is_good_by_sums,
+)
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_partition, set_partition
 from shm.kernels.log.append import account
@@ -41,10 +46,12 @@ def next_frame(data, at):
 
 
 @kernel
-def scan_frames(data, at, end, first_position, generation, rows):
+def scan_frames(data, at, end, first_position, generation, rows, sums):
     """Walk the good frames of data[at:end]; data[0] has position `first_position`.
 
     rows   int64 [n, 9], one for each frame (the S_ columns)
+    sums   of data (shm.kernels.base.crc_sums), the same for all of a walk: bad frames may be many,
+           and each as long as the rest
 
     Returns (frames, where it stopped, generation of the last good frame). It stops at the end, when
     `rows` is full, or at the first bad frame: a bad header, a bad batch CRC, or a generation below
@@ -53,7 +60,7 @@ def scan_frames(data, at, end, first_position, generation, rows):
     """
     count = np.int64(0)
     while at < end and count < rows.shape[0]:
-        if not frame_is_good(data, at, end, first_position + at):
+        if not frame_is_good_by_sums(data, at, end, first_position + at, sums):
             break
         stamped = load_u32(data, at + words.FRAME_GENERATION_AT)
         size = load32(data, at + words.FRAME_BYTES_AT)
@@ -61,7 +68,9 @@ def scan_frames(data, at, end, first_position, generation, rows):
         batch = at + words.FRAME_HEADER_BYTES
         if stamped < generation:
             break
-        if kind == words.FRAME_KIND_BATCH and not batch_crc_is_good(data, batch, size):
+        if kind == words.FRAME_KIND_BATCH and not batch_crc_is_good_by_sums(
+            data, batch, size, sums
+        ):
             break
         generation = stamped
         rows[count, S_AT] = at
@@ -103,12 +112,15 @@ def header_generation(data, position):
 
 
 @kernel
-def find_frame(data, at, end, first_position, generation):
-    """The next place after data[at] where a good frame of this or a later generation begins; -1."""
+def find_frame(data, at, end, first_position, generation, sums):
+    """The next place after data[at] where a good frame of this or a later generation begins; -1.
+
+    `sums` as for scan_frames.
+    """
     at += words.FRAME_ALIGNMENT_BYTES
     while at < end:
         if (
-            frame_is_good(data, at, end, first_position + at)
+            frame_is_good_by_sums(data, at, end, first_position + at, sums)
             and load_u32(data, at + words.FRAME_GENERATION_AT) >= generation
         ):
             return np.int64(at)

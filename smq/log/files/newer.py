@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
 from shm.kernels.log.recover import S_AT, S_KIND, SCAN_COLUMNS, find_frame, scan_frames
 from smq.log.files.checkpoint import Checkpoint
@@ -93,10 +94,10 @@ class FrameWalk:
     def through(self, data: np.ndarray, first_position: int) -> Iterator[tuple[np.ndarray, int]]:
         """The good frames of a segment, some at a time: their S_ columns, lent until the next, and
         where they end. Raises MadeByNewer, and StoreError as check_generation."""
-        at = 0
+        at, sums = 0, new_sums(len(data))
         while 0 <= at < len(data):
             count, stopped, generation = scan_frames(
-                data, at, len(data), first_position, self._generation, self._rows
+                data, at, len(data), first_position, self._generation, self._rows, sums
             )
             assert at <= stopped <= len(data)
             rows, at, self._generation = self._rows[:count], int(stopped), int(generation)
@@ -104,7 +105,8 @@ class FrameWalk:
             check_generation(self._directory, self._generation, self._generation_max)
             yield rows, at
             if count < len(self._rows):
-                at = int(find_frame(data, at, len(data), first_position, self._generation))
+                place = data, at, len(data), first_position
+                at = int(find_frame(*place, self._generation, sums))
 
 
 def refuse_newer(directory: Path, disk: Disk, generation: int) -> None:

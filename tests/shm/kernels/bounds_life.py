@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 
+from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.words import (
     HEAD_END,
     HEAD_REQUEST_BYTES_MAX,
@@ -96,8 +97,9 @@ def feed_scans(guarded: Guarded, rng: random.Random, rounds: int) -> None:
         wal = bytearray(rig.wal[: rng.randrange(len(rig.wal))] + b"\0")
         wal[rng.randrange(len(wal))] ^= 1 << rng.randrange(8)
         data = guarded.holding(bytes(wal))
-        count, at, _ = scan_frames(data, 0, len(data), 0, 0, rows)
-        find_frame(data, at, len(data), 0, 0)
+        sums = new_sums(len(data))
+        count, at, _ = scan_frames(data, 0, len(data), 0, 0, rows, sums)
+        find_frame(data, at, len(data), 0, 0, sums)
         spans = rows[:count, :2] + np.array([48, 0])
         gather_checked(data, 0, spans, np.zeros(1 << 16, np.uint8), 0)
 

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shm.kernels.base.crc_sums import LONG_BYTES, new_sums
 from shm.kernels.base.frames import (
     OFFSETS_END,
     batch_crc_is_good,
+    batch_crc_is_good_by_sums,
+    batch_is_made_up,
     frame_bytes,
     frame_check,
     frame_is_good,
+    frame_is_good_by_sums,
     frame_is_whole,
     write_frame_header,
 )
@@ -157,3 +161,42 @@ def test_a_batch_that_no_log_writes_makes_no_frame_though_the_check_is_right(
     assert frame_is_whole(array(whole), 0, len(whole), 640)
     assert frame_is_good(array(whole), 0, len(whole), 640) == fits
     assert (read_frame(whole, 640) is not None) == fits
+    assert frame_is_good_by_sums(array(whole), 0, len(whole), 640, new_sums(len(whole))) == fits
+    assert batch_is_made_up(array(whole), 0, len(whole), 640) == (not fits)
+
+
+def test_only_a_whole_frame_of_a_batch_counts_as_made_up() -> None:
+    made_up = FRAME._replace(content=fitting(BATCH, -1)).encode()
+    for frame in (FRAME, PADDING, UNKNOWN):
+        assert not batch_is_made_up(array(frame.encode()), 0, len(frame.encode()), 640)
+    assert not batch_is_made_up(array(made_up), 0, len(made_up), 704)
+    for end in range(len(made_up)):
+        assert not batch_is_made_up(array(made_up), 0, end, 640)
+    damaged = made_up[:50] + bytes([made_up[50] ^ 1]) + made_up[51:]
+    assert not batch_is_made_up(array(damaged), 0, len(damaged), 640)
+
+
+@pytest.mark.parametrize("size", [61, LONG_BYTES, 5 * LONG_BYTES + 7])
+@pytest.mark.parametrize("kind", KINDS)
+def test_by_sums_a_frame_is_as_good_as_by_reading(kind: int, size: int) -> None:
+    content = np.random.default_rng(size).integers(0, 256, size, np.uint8).tobytes()
+    whole = FRAME._replace(kind=kind, content=fitting(content)).encode()
+    for flipped in (None, 5, 40, 48 + 30, len(whole) // 2, 48 + size - 1):
+        data = array(whole).copy()
+        if flipped is not None:
+            data[flipped] ^= 4
+        sums = new_sums(len(data))
+        plain = frame_is_good(data, 0, len(data), 640)
+        assert frame_is_good_by_sums(data, 0, len(data), 640, sums) == plain
+
+
+@pytest.mark.parametrize("size", [1, LONG_BYTES, 5 * LONG_BYTES])
+def test_by_sums_a_batchs_crc_is_as_good_as_by_reading(size: int) -> None:
+    good = batch(bytes(size))
+    for flipped in (None, 17, 30, len(good) // 2, len(good) - 1):
+        data = array(good).copy()
+        if flipped is not None:
+            data[flipped] ^= 4
+        assert batch_crc_is_good_by_sums(data, 0, len(data), new_sums(len(data))) == (
+            flipped is None
+        )
