@@ -7,6 +7,7 @@ writes:
 
     a batch that is not as long as its frame, not of our format, or at offsets that there are not
     a generation that the snapshot's meta.json has not taken
+    a leader epoch above the generation of its frame: the next start would have a lower one
     offsets so high that a broker which goes on has no room
     segments that overlap
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from shm.kernels.base.frames import batch_is_made_up
 from shm.kernels.base.words import FRAME_KIND_BATCH
-from shm.kernels.log.recover import S_BASE_OFFSET, S_KIND
+from shm.kernels.log.recover import S_BASE_OFFSET, S_EPOCH, S_GENERATION, S_KIND
 from smq.backup.wal import check_segment
 from smq.log.files.checkpoint import RESTORED
 from smq.log.files.disk import OsDisk
@@ -56,9 +57,13 @@ class RestoredFrames:
             raise _refused(path, f"it begins below position {self._end}, where the one before ends")
         self._end = first_position + len(data)
         for rows, at in self._walk.through(data, first_position):
-            offsets = rows[rows[:, S_KIND] == FRAME_KIND_BATCH, S_BASE_OFFSET]
-            if len(offsets) and offsets.max() > RESTORED.place_max:
+            batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
+            offsets, epochs = batches[:, S_BASE_OFFSET], batches[:, S_EPOCH]
+            if len(batches) and offsets.max() > RESTORED.place_max:
                 raise _refused(path, f"it has a batch at offset {offsets.max()}")
+            later = epochs[epochs > batches[:, S_GENERATION]]
+            if len(later):
+                raise _refused(path, f"it has a batch of leader epoch {later[0]}")
             if batch_is_made_up(data, at, len(data), first_position + at):
                 raise _refused(path, f"the batch at position {first_position + at} is none")
 

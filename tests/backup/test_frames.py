@@ -10,6 +10,7 @@ import pytest
 
 from shm.kernels.base.frames import write_frame_header
 from shm.kernels.base.words import (
+    BATCH_LEADER_EPOCH_AT,
     BATCH_LENGTH_AT,
     BATCH_MAGIC_AT,
     FRAME_HEADER_BYTES,
@@ -93,6 +94,16 @@ def test_a_generation_that_the_snapshot_has_not_taken_is_refused(generation: int
     judge((0, framed(batch(b"value"), generation=GENERATION)))
     with pytest.raises(StoreError, match=f"its frames are of up to generation {generation}, and"):
         judge((0, framed(batch(b"value"), generation=generation)))
+
+
+@pytest.mark.parametrize("epoch", [GENERATION, 2**31 - 1])
+def test_a_leader_epoch_above_the_frames_generation_is_refused(epoch: int) -> None:
+    """The restored shard's own epoch, its generation, was below it."""
+    data = with_field(BATCH_LEADER_EPOCH_AT, epoch.to_bytes(4))
+    if epoch <= GENERATION:
+        judge((0, framed(data, generation=epoch)))
+    with pytest.raises(StoreError, match=f"it has a batch of leader epoch {epoch}: no log"):
+        judge((0, framed(data, generation=GENERATION - 1)))
 
 
 def test_segments_that_overlap_are_refused() -> None:
