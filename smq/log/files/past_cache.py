@@ -28,9 +28,10 @@ import numpy as np
 
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
+from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import PAGE_BYTES, Disk
 from smq.log.files.footprint import Footprint
-from smq.log.files.salvage import Salvaged, is_of_disk, salvage_some
+from smq.log.files.salvage import ReadBytes, Salvaged, is_of_disk, salvage_some
 from smq.log.files.segment import WalSegment
 
 BLOCK_BYTES = 2 * 1024 * 1024
@@ -208,20 +209,36 @@ class PastCache:
             load.done(Salvaged(data, 0, None))
             return
 
+        there = self._parts_there(load)
         unread = segment.bad_pages.unread(at, length)
 
         def read_carefully() -> Salvaged:
-            return salvage_some(partial(self.read_bytes, segment), length, at, unread)
+            return _salvage_rest(partial(self.read_bytes, segment), length, at, unread, there)
 
         def given(found: Salvaged | OSError) -> None:
             assert not isinstance(found, OSError)  # What cannot be read is zeros.
-            segment.past_bytes += length
+            segment.past_bytes += length - sum(map(len, there.values()))
             self._note_end(segment, at + length)
             self._bring_back(segment)
             load.done(found)
 
-        # There are no blocks for them: these bytes alone. What cannot be read, with care.
+        # There are no blocks for all of them: the others alone. What cannot be read, with care.
         self._background.submit(JobLane.READS, read_carefully, given)
+
+    def _parts_there(self, load: _Load) -> dict[int, np.ndarray]:
+        """What blocks have of a load's bytes, by their place in the file: the disk may not be able
+        to read it any more. Copied, since a block may be used again."""
+        there, end = dict[int, np.ndarray](), load.at + load.length
+        for key in load.keys:
+            block, start = self._find_block(key), key[1]
+            if block is not None:
+                first, last = max(load.at, start), min(end, start + BLOCK_BYTES)
+                there[first] = block.memory[first - start : last - start].copy()
+        return there
+
+    def has(self, segment: WalSegment, at: int) -> bool:
+        """Whether a block has what a segment's file has from a place on, to the end of a page."""
+        return self._find_block((segment.start, at - at % BLOCK_BYTES)) is not None
 
     def read_bytes(self, segment: WalSegment, length: int, at: int) -> np.ndarray:
         """Bytes of a segment's file, past the page cache. Not in the loop. Raises OSError.
@@ -369,6 +386,19 @@ class PastCache:
             self._release(self._unread, key)
         for key in [key for key in self._open if key[0] == segment.start]:
             self._done[key] = self._open.pop(key)  # What was read last may be lent: it stays last.
+
+
+def _salvage_rest(
+    read: ReadBytes, length: int, at: int, unread: np.ndarray, there: dict[int, np.ndarray]
+) -> Salvaged:
+    """As salvage_some(), but for what is there."""
+    pages = [page for first, part in there.items() for page in pages_of(first, len(part))]
+    found = salvage_some(read, length, at, {*unread.tolist(), *pages})
+    for first, part in there.items():
+        found.data[first - at :][: len(part)] = part
+    lost_bytes = found.lost_bytes - sum(map(len, there.values()))
+    left_out = sorted({*unread.tolist()}.difference(pages))
+    return found._replace(lost_bytes=lost_bytes, left_out=left_out)
 
 
 def _keys(segment: WalSegment, length: int, at: int) -> list[Key]:

@@ -169,9 +169,10 @@ class Wal:
         loaded = self._begun(segment, length, at, lambda found: done(found.bad_pages))
         fd, bad, untried, others = segment.fd, list[int](), list[int](), list[OSError]()
         read = partial(self._read_alone, segment, is_cached=segment.is_cached)
+        pages = [page for page in pages_of(at, length) if not self._is_there(segment, page)]
 
         def try_each() -> None:
-            for page in pages_of(at, length):
+            for page in pages:
                 start = page * PAGE_BYTES
                 if not self._may_try:
                     untried.append(page)
@@ -192,6 +193,10 @@ class Wal:
                 loaded(none._replace(left_out=pages_of(at, length)))
 
         self._background.submit(JobLane.READS, try_each, tried)
+
+    def _is_there(self, segment: WalSegment, page: int) -> bool:
+        """Whether readers are given a page without the disk."""
+        return not segment.is_cached and self.past_cache.has(segment, page * PAGE_BYTES)
 
     def _read_alone(self, segment: WalSegment, length: int, at: int, *, is_cached: bool) -> None:
         if is_cached:

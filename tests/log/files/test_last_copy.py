@@ -10,7 +10,7 @@ from smq.log.files import past_cache
 from smq.log.files.bad_pages import pages_of
 from smq.log.files.disk import Disk, OsDisk, read_now
 from smq.testing.disk import FailingDisk
-from tests.log.files.test_past_cache import BLOCK, backlog, read, wanted
+from tests.log.files.test_past_cache import BLOCK, SIZE, backlog, read, wanted
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +93,25 @@ def test_a_block_that_cannot_be_read_is_read_with_care(tmp_path: Path) -> None:
     assert read(wal, 0, 4096) == bytes(4096)
     disk.heal()
     assert read(wal, 0, 4096) == wanted(0, 4096)
+
+
+def test_a_block_gives_what_the_disk_cannot_read_any_more(
+    tmp_path: Path,
+) -> None:
+    """A read that ended behind it went to the disk for all of its bytes: its pages failed, also by
+    the log's own tries, and were given up."""
+    disk = FailingDisk(OsDisk())
+    wal = backlog(tmp_path, disk)
+    segment = wal.segments[0]
+    segment.bad_pages.date(0)
+    read(wal, 0, 100)
+    for block in range(16):
+        wal.past_cache._failed.add((0, block * BLOCK))
+    disk.bad_places = [(segment.path.name, 0, SIZE)]
+    end = max(at for _, at in wal.past_cache._unread) + BLOCK
+    got = read(wal, end - 5000, 5000 + 4096)
+    assert got == wanted(end - 5000, 5000) + bytes(4096)
+    wal.try_again(end - 8192, 3 * 4096, lambda _: None)
+    assert segment.bad_pages.failing().tolist() == [end // 4096]
+    assert read(wal, end - 5000, 5000) == wanted(end - 5000, 5000)
+    wal.invariants()
