@@ -7,6 +7,7 @@ numbers and doubles have a column each, so that none is rounded.
 """
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
@@ -49,6 +50,7 @@ from smq.agent.value_bytes import (
     last_named,
 )
 
+_Path: TypeAlias = tuple[str, ...]
 _Compare: TypeAlias = Callable[[Any, Any], pa.Array]
 _COMPARE: Mapping[str, _Compare] = {
     "=": pc.equal,
@@ -74,6 +76,7 @@ class RecordFilter:
     def __init__(self, test: Test) -> None:
         self._test = test
         self._places = {*places_of(test)}
+        self.place_count = len(self._places)
 
     def keep(self, records: Sequence[ReadRecord]) -> list[ReadRecord]:
         """Those of the records that it is true of."""
@@ -88,8 +91,8 @@ class _PlaceColumns:
 
     def __init__(self, places: set[Place], records: Sequence[ReadRecord]) -> None:
         values: list[_Value] = []
-        if any(isinstance(each, ColumnPlace) for each in places):
-            values = [_value_of(each) for each in records]
+        if paths := [each.path for each in places if isinstance(each, ColumnPlace)]:
+            values = [_value_of(each, paths) for each in records]
         names = {each.name for each in places if isinstance(each, HeaderPlace)}
         headers = [_last_headers(names, each) for each in records] if names else []
         self._found = {each: _values(each, records, values, headers) for each in places}
@@ -198,20 +201,20 @@ def _values(
             return [*map(of_record[name], records)]
 
 
-_Value: TypeAlias = RecordValue | ReadRecord
-"""A record's value; or the record, whose value is too large to be parsed."""
+_Value: TypeAlias = RecordValue | Mapping[_Path, object]
+"""A record's value; or what it has at some paths, if it is too large to be parsed."""
 
 
-def _value_of(record: ReadRecord) -> _Value:
+def _value_of(record: ReadRecord, paths: Collection[_Path]) -> _Value:
     if len(record.value) > PARSED_BYTES_MAX:
-        return record
+        return _in_bytes(paths, record)
     value: RecordValue = RecordValue.FromString(record.record_value)
     return value
 
 
-def _at(path: Sequence[str], record: _Value) -> object:
-    if isinstance(record, ReadRecord):
-        return _in_bytes(path, record)
+def _at(path: _Path, record: _Value) -> object:
+    if not isinstance(record, RecordValue):
+        return record.get(path)
     value: RecordedValue | None = None
     for at, name in enumerate(path):
         if value is not None:
@@ -235,23 +238,30 @@ def _plain(value: RecordedValue) -> object:
     return found if inside is None else inside(found)
 
 
-def _in_bytes(path: Sequence[str], record: ReadRecord) -> object:
-    """As `_at`. Of a field that is there twice, at any depth, the last one counts alone."""
+def _in_bytes(paths: Collection[_Path], record: ReadRecord) -> dict[_Path, object]:
+    """What is at each of these paths, as `_at` says it. Of a field that is there twice, at any
+    depth, the last one counts alone."""
     if not record.is_typed:
-        return record.value if [*path] == [RAW_FIELD] else None
-    data = record.value
-    for at, name in enumerate(path, 1):
-        entry = last_named(data, FIELDS, name)
-        kind, _ = last_field(last_field(entry or b"", VALUE)[0].content)
-        if not kind.number:
-            return None
-        if at == len(path):
+        return {path: record.value for path in paths if [*path] == [RAW_FIELD]}
+    found: dict[_Path, object] = {}
+    _look(record.value, paths, 0, found)
+    return found
+
+
+def _look(data: bytes, paths: Collection[_Path], depth: int, found: dict[_Path, object]) -> None:
+    """Find what is at paths that have led here: each message is walked once for all of them."""
+    of_names: dict[str, list[_Path]] = defaultdict(list)
+    for path in paths:
+        of_names[path[depth]].append(path)
+    for name, entry in last_named(data, FIELDS, of_names).items():
+        kind, _ = last_field(last_field(entry, VALUE)[0].content)
+        deeper = [each for each in of_names[name] if len(each) > depth + 1]
+        if kind.number and len(deeper) < len(of_names[name]):
             is_nested = kind.number in _NESTED
-            return _OTHER if is_nested else _plain(RecordedValue.FromString(kind.whole))
-        if kind.number != RECORD_NUMBER:
-            return None
-        data = kind.content
-    return None
+            here = next(each for each in of_names[name] if len(each) == depth + 1)
+            found[here] = _OTHER if is_nested else _plain(RecordedValue.FromString(kind.whole))
+        if deeper and kind.number == RECORD_NUMBER:
+            _look(kind.content, deeper, depth + 1, found)
 
 
 def _last_headers(names: Collection[str], record: ReadRecord) -> dict[str, bytes | None]:
@@ -260,8 +270,7 @@ def _last_headers(names: Collection[str], record: ReadRecord) -> dict[str, bytes
         headers: Iterable[Header] = DataMessage.FromString(record.headers).headers
     else:
         number = DataMessage.HEADERS_FIELD_NUMBER
-        found = (last_named(record.headers, number, name) for name in names)
-        headers = (Header.FromString(each) for each in found if each is not None)
+        headers = map(Header.FromString, last_named(record.headers, number, names).values())
     return {
         each.key: each.value if each.HasField("value") else None
         for each in headers

@@ -4,6 +4,7 @@ Protobuf's parser makes an object of each field, of which a value of a megabyte 
 million, and nothing else of this process runs meanwhile. Kernels walk over them.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -83,11 +84,16 @@ def last_field(message: bytes, number: int = 0) -> tuple[WrittenField, int]:
     return WrittenField(tag >> 3, message[start:end], message[begin:end]), count
 
 
-def last_named(message: bytes, number: int, name: str) -> bytes | None:
-    """The last field of a message whose own first field is a name: an entry of a map, a header."""
-    data, wanted = read_only(message), read_only(name.encode("utf-8", "replace"))
-    at, end = protobuf.last_named(data, 0, len(message), number, wanted)
-    return None if at < 0 else message[at:end]
+def last_named(message: bytes, number: int, names: Iterable[str]) -> dict[str, bytes]:
+    """The last field of a message of each of these names: its own first field is that. So are the
+    entries of a map, and headers. The message is walked once, however many names there are."""
+    by_bytes = sorted((each.encode("utf-8", "replace"), each) for each in names)
+    ends = np.cumsum([0, *(len(each) for each, _ in by_bytes)], dtype=np.int64)
+    found = np.empty((2, len(by_bytes)), np.int64)
+    wanted = read_only(b"".join(each for each, _ in by_bytes))
+    protobuf.last_named(read_only(message), number, wanted, ends, found)
+    places = zip(by_bytes, *found.tolist(), strict=True)
+    return {name: message[at:end] for (_, name), at, end in places if at >= 0}
 
 
 def end_of_some(message: bytes, at: int, bytes_max: int) -> int:

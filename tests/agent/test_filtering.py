@@ -1,5 +1,6 @@
 """Filters of records: what each is true of, and what compares with nothing."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from smq.agent.proto.mq_schema_pb2 import (
     Value as Recorded,
 )
 from smq.agent.read_records import ReadRecord
-from smq.agent.value_bytes import PARSED_BYTES_MAX
+from smq.agent.value_bytes import PARSED_BYTES_MAX, last_named
 
 
 def record(
@@ -108,6 +109,25 @@ def test_a_large_record_is_looked_at_as_a_small_one() -> None:
         "s like 'yyy%' and _value is null",
     ):
         assert RecordFilter(parse_filter(text)).keep([large]) == [large]
+
+
+def test_a_large_record_is_walked_once_for_all_places_of_a_level(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once for each of a hundred columns held the loop for a second."""
+    walks: list[int] = []
+
+    def counted(message: bytes, number: int, names: Collection[str]) -> dict[str, bytes]:
+        walks.append(len(names))
+        return last_named(message, number, names)
+
+    monkeypatch.setattr(filtering, "last_named", counted)
+    inner = RecordValue(fields={"a": Recorded(int64_value=1)})
+    text = Recorded(string_value="y" * (PARSED_BYTES_MAX + 1))
+    large = record(3, b"", s=text, r=Recorded(record_value=inner), i=Recorded(int32_value=2))
+    tests = ["i = 2", "r is not null", "s is not null", "r.a = 1", "r.b is null", "t is null"]
+    assert RecordFilter(parse_filter(" and ".join(tests))).keep([large]) == [large]
+    assert walks == [4, 2]
 
 
 def test_plain_numbers_are_raw_values_though_protobuf_parses_them() -> None:

@@ -113,10 +113,8 @@ def test_values_are_nested_as_deep_as_readers_of_an_answer_go(in_lists: bool) ->
 def test_the_last_of_several_fields_is_found() -> None:
     data = record(a=Value(int32_value=1)).SerializeToString()
     data += record(a=Value(string_value="x")).SerializeToString()
-    entry = last_named(data, FIELDS, "a")
-    assert entry is not None
-    assert last_named(data, FIELDS, "b") is None
-    found, count = last_field(entry, VALUE)
+    assert last_named(data, FIELDS, []) == last_named(data, FIELDS, ["b", ""]) == {}
+    found, count = last_field(last_named(data, FIELDS, ["b", "a"])["a"], VALUE)
     assert (found.number, count) == (VALUE, 1)
     assert Value.FromString(found.content) == Value(string_value="x")
     assert last_field(data, FIELDS)[1] == last_field(data)[1] == 2
@@ -124,4 +122,5 @@ def test_the_last_of_several_fields_is_found() -> None:
     kind, _ = last_field(found.content)
     assert (kind.content, kind.whole) == (b"x", found.content)
     headers = DataMessage(headers=[Header(key="a", value=b"1")]).SerializeToString()
-    assert last_named(headers, 1001, "a") == Header(key="a", value=b"1").SerializeToString()
+    last = Header(key="a", value=b"1").SerializeToString()
+    assert last_named(headers, 1001, ["a", "aa"]) == {"a": last}

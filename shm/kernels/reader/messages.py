@@ -24,10 +24,7 @@ from shm.kernels.record.records import (
     C_TIMESTAMP,
     C_VALUE_AT,
     C_VALUE_LENGTH,
-    H_KEY_AT,
-    H_KEY_LENGTH,
-    H_VALUE_AT,
-    H_VALUE_LENGTH,
+    get_bytes,
     rune_bytes,
 )
 
@@ -144,44 +141,46 @@ def put_text(out, place, data, at, end):
 
 
 @kernel
-def header_bytes(data, headers, row):
+def header_bytes(data, key_at, key_length, value_length):
     """How large a header is: (its key, all of it without tag and length)."""
-    at, length = headers[H_KEY_AT, row], headers[H_VALUE_LENGTH, row]
-    key = text_bytes(data, at, at + headers[H_KEY_LENGTH, row])
-    value = 1 + uvarint_bytes(length) + length if length >= 0 else 0
+    key = text_bytes(data, key_at, key_at + key_length)
+    value = 1 + uvarint_bytes(value_length) + value_length if value_length >= 0 else 0
     return key, bytes_bytes(key) + value
 
 
 @kernel
-def headers_bytes(data, headers, first, end):
+def headers_bytes(data, at, count):
     """How many bytes `write_headers` writes."""
-    count = 0
-    for row in range(first, end):
-        _, size = header_bytes(data, headers, row)
-        count += len(HEADER_TAG) + uvarint_bytes(size) + size
-    return count
+    written = 0
+    for _ in range(count):
+        key_at, key_length, at = get_bytes(data, at, len(data), 0)
+        _, value_length, at = get_bytes(data, at, len(data), -1)
+        _, size = header_bytes(data, key_at, key_length, value_length)
+        written += len(HEADER_TAG) + uvarint_bytes(size) + size
+    return written
 
 
 @kernel
-def write_headers(data, headers, first, end, out):
-    """Write the headers of rows `first` to `end` to `out`, which has `headers_bytes` of room.
+def write_headers(data, at, count, out):
+    """Write a record's headers to `out`, which has `headers_bytes` of room; how many bytes.
 
-    data: uint8, read-only; headers: int64 [H_FIELDS, rows]; out: uint8.
+    They are read where they are: columns for them would take sixteen times their memory.
+    data: uint8, read-only, of a record that was walked; out: uint8.
     """
-    at = 0
-    for row in range(first, end):
-        key, size = header_bytes(data, headers, row)
-        out[at], out[at + 1] = HEADER_TAG
-        at = put_uvarint(out, at + len(HEADER_TAG), size)
+    place = 0
+    for _ in range(count):
+        key_at, key_length, at = get_bytes(data, at, len(data), 0)
+        value_at, length, at = get_bytes(data, at, len(data), -1)
+        key, size = header_bytes(data, key_at, key_length, length)
+        out[place], out[place + 1] = HEADER_TAG
+        place = put_uvarint(out, place + len(HEADER_TAG), size)
         if key > 0:
-            out[at] = KEY_TAG
-            start = headers[H_KEY_AT, row]
-            at = put_uvarint(out, at + 1, key)
-            at = put_text(out, at, data, start, start + headers[H_KEY_LENGTH, row])
-        length = headers[H_VALUE_LENGTH, row]
+            out[place] = KEY_TAG
+            place = put_uvarint(out, place + 1, key)
+            place = put_text(out, place, data, key_at, key_at + key_length)
         if length >= 0:
-            out[at] = VALUE_TAG
-            at = put_uvarint(out, at + 1, length)
-            copy_short(out, at, data, headers[H_VALUE_AT, row], length)
-            at += length
-    return at
+            out[place] = VALUE_TAG
+            place = put_uvarint(out, place + 1, length)
+            copy_short(out, place, data, value_at, length)
+            place += length
+    return place

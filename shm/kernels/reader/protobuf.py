@@ -133,25 +133,47 @@ def last_field(data, at, end, number):
 
 
 @kernel
-def last_named(data, at, end, number, name):
-    """The last field with a number whose own field 1 is a name: where its content is; BAD, BAD if
-    there is none. So are a map's entries written, and the headers of a record."""
-    found_at, found_end = np.int64(BAD), np.int64(BAD)
+def compare_bytes(data, at, end, others, other_at, other_end):
+    """Below 0, 0 or above it, as data[at:end] comes before others[other_at:other_end] or not."""
+    while at < end and other_at < other_end:
+        if data[at] != others[other_at]:
+            return np.int64(data[at]) - np.int64(others[other_at])
+        at += 1
+        other_at += 1
+    return np.int64(end - at) - np.int64(other_end - other_at)
+
+
+@kernel
+def last_named(data, number, names, ends, found):
+    """The last fields with a number whose own field 1 is one of some names, in one walk. So are a
+    map's entries written, and the headers of a record.
+
+    names: uint8, read-only, one behind the other in their order; ends: int64 [count + 1], where
+    each begins, and where the last ends; found: int64 [2, count], where the content is that each
+    name has, BAD if there is none.
+    """
+    at, end, count = 0, len(data), len(ends) - 1
+    for each in range(count):
+        found[0, each], found[1, each] = BAD, BAD
     while at < end:
         tag, start, after = read_field(data, at, end)
         if after == BAD:
             break
-        if tag == number << 3 | LENGTH:
-            _, _, _, name_at, name_end = last_field(data, start, after, 1)
-            is_same = name_end - name_at == len(name)
-            place = 0
-            while is_same and place < len(name):
-                is_same = data[name_at + place] == name[place]
-                place += 1
-            if is_same:
-                found_at, found_end = start, after
         at = after
-    return found_at, found_end
+        if tag != number << 3 | LENGTH:
+            continue
+        _, _, _, name_at, name_end = last_field(data, start, after, 1)
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            order = compare_bytes(data, name_at, name_end, names, ends[middle], ends[middle + 1])
+            if order == 0:
+                found[0, middle], found[1, middle] = start, after
+                low = high
+            elif order > 0:
+                low = middle + 1
+            else:
+                high = middle
 
 
 @kernel

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from smq.agent.read_records import ReadRecord
+from smq.app.agent.apart import done_apart
 from smq.app.agent.fetch_calls import STEP
 from smq.app.agent.readers import PartitionReaders, Reader
 from smq.app.agent.topics import KnownTopic
@@ -33,11 +34,23 @@ AHEAD_RECORDS, AHEAD_BYTES = 256, 64 * 1024  # What a cursor takes out of a bloc
 WAIT_AT_END_S = 1.0
 WAIT_BEHIND_S = 0.1  # There are records, unless all up to the end were aborted or compacted.
 AT_ONCE_BYTES_MAX = 64 * 1024
-"""What takes longer for a larger record is done in a thread, where kernels hold nobody up."""
+"""What takes longer for more bytes is done in a thread, where kernels hold nobody up."""
 BLOCK_BYTES = 1024 * 1024  # A batch of the log may be much larger.
 
-Keep = Callable[[Sequence[ReadRecord]], Sequence[ReadRecord]]
-"""Those of some records that a subscriber wants."""
+PLACES_AT_ONCE_MAX = 1024  # That a filter reads, of all records: some tens of microseconds each.
+
+
+class Keep(NamedTuple):
+    """Says which of some records a subscriber wants; `places`: how many of each it reads."""
+
+    wanted: Callable[[Sequence[ReadRecord]], Sequence[ReadRecord]]
+    places: int = 1
+
+    def is_quick(self, some: Sequence[ReadRecord]) -> bool:
+        """Whether that may be found out in the loop."""
+        size_bytes = sum(each.size_bytes for each in some)
+        places = len(some) * self.places
+        return size_bytes <= AT_ONCE_BYTES_MAX and places <= PLACES_AT_ONCE_MAX
 
 
 class FeedName(NamedTuple):
@@ -213,7 +226,7 @@ class PartitionFeed:
         reader, records, size_bytes = lane.reader, list[ReadRecord](), 0
         await reader.wait(lane.wait_s)
         while reader.peek() is not None and size_bytes < BLOCK_BYTES:
-            record = reader.take()
+            record = await reader.take()
             records.append(record)
             size_bytes += record.size_bytes + RECORD_BYTES
             if len(records) % STEP == 0:
@@ -237,7 +250,7 @@ class PartitionFeed:
 class FeedCursor:
     """A subscriber's place. `position` is the offset of its next record, or below it in a gap.
 
-    Records that `keep` does not return are passed over.
+    Records that `keep` does not want are passed over.
     """
 
     def __init__(
@@ -284,9 +297,9 @@ class FeedCursor:
     async def _kept(self, some: Sequence[ReadRecord]) -> Sequence[ReadRecord]:
         if self._keep is None:
             return some
-        largest = max((each.size_bytes for each in some), default=0)
-        is_large = largest > AT_ONCE_BYTES_MAX
-        return await asyncio.to_thread(self._keep, some) if is_large else self._keep(some)
+        if self._keep.is_quick(some):
+            return self._keep.wanted(some)
+        return await done_apart(partial(self._keep.wanted, some))
 
     async def close(self) -> None:
         """The subscriber has gone."""

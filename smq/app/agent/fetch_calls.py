@@ -212,13 +212,13 @@ class _WrittenMessages:
         self._fetched.total -= COPIES * self.size_bytes
         self.size_bytes = 0
 
-    def take(self, reader: Reader) -> bool:
+    async def take(self, reader: Reader) -> bool:
         """Take what `reader` shows, which is at the end; False: there is no room for it."""
         wanted = self._wanted
         left = wanted.messages_max - self.count, wanted.bytes_max - self.size_bytes
         piece, count = reader.take_messages(*left)
         if not count:  # It has headers, or is too large for the room that is left.
-            message = reader.read().message()
+            message = (await reader.read()).message()
             piece = field_head(MESSAGES_FIELD, len(message)) + message
             if self.count and len(piece) > left[1]:
                 return False
@@ -240,7 +240,7 @@ async def _read(reader: Reader, wanted: _WantedMessages, found: _WrittenMessages
                 return found.end if found.count else max(found.end, reader.position)
         elif record.offset != found.end:
             return found.end if found.count else record.offset
-        elif not found.take(reader):
+        elif not await found.take(reader):
             break
         elif (pieces := pieces + 1) % STEP == 0:
             await asyncio.sleep(0)

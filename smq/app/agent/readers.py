@@ -17,8 +17,9 @@ from shm.kernels.reader.messages import (
     write_headers,
     write_messages,
 )
-from shm.kernels.record.records import C_HEADER_COUNT, C_HEADERS_FIRST
+from shm.kernels.record.records import C_HEADER_COUNT, C_HEADERS_AT
 from smq.agent.read_records import ReadRecord
+from smq.app.agent.apart import done_apart
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.topics import KnownTopic
 from smq.client.client import Client
@@ -28,6 +29,9 @@ from smq.client.errors import Overrun
 
 BATCH_BYTES = 256 * 1024  # Copied at a time.
 IDLE_MAX = 64  # Readers that wait for another FetchMessage.
+HEADERS_AT_ONCE, HEADERS_AT_ONCE_BYTES = 1024, 1024 * 1024
+"""More headers, or those of a record among so many bytes, are written apart: a batch of a kilobyte
+may have millions. Others take a millisecond or two."""
 
 
 class Reader:
@@ -70,13 +74,26 @@ class Reader:
         """The next record, if it was read already."""
         return self._ahead[0] if self._ahead else None
 
-    def read(self) -> ReadRecord:
+    async def read(self) -> ReadRecord:
         """The record that `peek` shows."""
-        return read_record(self._ahead[0])
+        record = self._ahead[0]
+        found = read_record(record)
+        chunk, count = record.chunk, record.chunk.columns.item(C_HEADER_COUNT, record.row)
+        if count > HEADERS_AT_ONCE or (count and chunk.memory.nbytes > HEADERS_AT_ONCE_BYTES):
+            found.headers = await done_apart(partial(headers_of, record))
+        else:
+            found.headers = headers_of(record)
+        return found
 
-    def take(self) -> ReadRecord:
+    async def take(self) -> ReadRecord:
         """Take the record that `peek` shows."""
-        record = self.read()
+        record = await self.read()
+        self.skip()
+        return record
+
+    def take_plain(self) -> ReadRecord:
+        """Take the record that `peek` shows, without its headers."""
+        record = read_record(self._ahead[0])
         self.skip()
         return record
 
@@ -159,14 +176,13 @@ class PartitionReaders:
 
 
 def read_record(record: Record) -> ReadRecord:
-    """A record as SeaweedMQ's clients get it; with its offset and headers, which they skip."""
+    """A record as SeaweedMQ's clients get it, with its offset, which they skip; without headers."""
     value = record.value
     return ReadRecord(
         record.key or b"",
         b"" if value is None else bytes(value),
         time_ns(record.timestamp_ms),
         record.offset,
-        _headers_of(record.chunk, record.row),
     )
 
 
@@ -175,15 +191,15 @@ def time_ns(time_ms: int) -> int:
     return max(-TIME_MS_MAX, min(time_ms, TIME_MS_MAX)) * MS_NS
 
 
-def _headers_of(chunk: Chunk, row: int) -> bytes:
+def headers_of(record: Record) -> bytes:
     """The headers of a record, written."""
+    _, _, chunk, row = record
     count = chunk.columns.item(C_HEADER_COUNT, row)
     if not count:
         return b""
-    data, headers = _memory_of(chunk), chunk.headers  # These say where the first is.
-    first = chunk.columns.item(C_HEADERS_FIRST, row)
-    out = np.empty(headers_bytes(data, headers, first, first + count), np.uint8)
-    write_headers(data, headers, first, first + count, out)
+    data, at = _memory_of(chunk), chunk.columns.item(C_HEADERS_AT, row)
+    out = np.empty(headers_bytes(data, at, count), np.uint8)
+    write_headers(data, at, count, out)
     return out.tobytes()
 
 

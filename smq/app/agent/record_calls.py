@@ -17,6 +17,7 @@ from smq.agent.layouts import PARTITIONS_MAX
 from smq.agent.places import SessionStarts
 from smq.agent.proto import mq_agent_pb2 as pb
 from smq.agent.read_records import ReadRecord, WrittenAnswer, record_answer
+from smq.app.agent.apart import done_apart
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
 from smq.app.agent.feeds import AT_ONCE_BYTES_MAX
@@ -229,7 +230,7 @@ class RecordStream:
     ) -> None:
         async def write(record: ReadRecord, deliveries: int) -> None:
             if len(record.value) > AT_ONCE_BYTES_MAX:
-                await asyncio.to_thread(lambda: record.is_typed)
+                await done_apart(lambda: record.is_typed)
             await self._write(record_answer(record, partition, deliveries))
 
         try:

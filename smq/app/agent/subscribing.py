@@ -94,9 +94,9 @@ def _keep_of(test: Test) -> Keep:
     """In a thread: pyarrow, which few need, takes its time to come."""
     from smq.agent.filtering import RecordFilter  # noqa: PLC0415  (as above)
 
-    keep = RecordFilter(test).keep
-    keep([ReadRecord()])  # Arrow refuses some patterns: now, not at a record.
-    return keep
+    found = RecordFilter(test)
+    found.keep([ReadRecord()])  # Arrow refuses some patterns: now, not at a record.
+    return Keep(found.keep, found.place_count)
 
 
 class GroupInstance(NamedTuple):

@@ -64,7 +64,7 @@ async def _write(context: Context, reader: Reader, end: int) -> None:
             sentence = f"the broker gives no records from offset {before} on; ask again"
             raise CallRefused(grpc.StatusCode.UNAVAILABLE, sentence)
         while (shown := reader.peek()) is not None and shown.offset < end:
-            record = reader.take()
+            record = reader.take_plain()
             entry = LogEntry(
                 ts_ns=record.ts_ns,
                 partition_key_hash=key_hash(record.key),

@@ -1,6 +1,7 @@
 """Feeds: a thousand subscribers, one reader at the end and one behind it, bounded memory."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from smq.app.agent.feeds import (
     FeedBlock,
     FeedCursor,
     FeedName,
+    Keep,
     KeptBlocks,
     PartitionFeeds,
 )
@@ -67,7 +69,7 @@ class LogReader:
     def peek(self) -> ReadRecord | None:
         return self._ahead[0] if self._ahead else None
 
-    def take(self) -> ReadRecord:
+    async def take(self) -> ReadRecord:
         self.position += 1
         return self._ahead.popleft()
 
@@ -229,10 +231,32 @@ def test_a_failed_read_raises_for_all_subscribers_and_the_next_read_opens_a_read
     asyncio.run(talk())
 
 
+@pytest.mark.parametrize(
+    ("value", "places", "is_apart"),
+    [(b"v", 1, False), (b"v", 99, True), (b"v" * (AHEAD_BYTES // 2), 1, True)],
+)
+def test_a_filter_that_reads_much_of_some_records_leaves_the_loop_to_others(
+    value: bytes, places: int, is_apart: bool
+) -> None:
+    names = set[str]()
+
+    def wanted(some: Sequence[ReadRecord]) -> Sequence[ReadRecord]:
+        names.add(threading.current_thread().name.partition("_")[0])
+        return some
+
+    async def talk() -> None:
+        cursor = feeds_of(Log(20, value)).cursor(TOPIC, 0, 0, Keep(wanted, places))
+        assert await some(cursor, 3) == [0, 1, 2]
+        await cursor.close()
+
+    asyncio.run(talk())
+    assert names == {"apart" if is_apart else threading.current_thread().name}
+
+
 def test_a_cursor_passes_over_records_that_its_filter_refuses() -> None:
     async def talk() -> None:
         wanted = {3, 5}
-        keep = partial(wanted_of, wanted)
+        keep = Keep(partial(wanted_of, wanted))
         cursor = feeds_of(Log(10)).cursor(TOPIC, 0, 0, keep)
         assert await cursor.wait(5)
         assert (cursor.take().offset, cursor.position) == (3, 4)

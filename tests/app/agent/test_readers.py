@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from smq.agent.layouts import RingLayout
-from smq.agent.proto.mq_broker_pb2 import FetchMessageResponse
+from smq.agent.proto.mq_broker_pb2 import DataMessage, FetchMessageResponse
 from smq.agent.topic_names import TopicName
 from smq.app.agent.broker import BrokerSide
-from smq.app.agent.readers import IDLE_MAX, PartitionReaders, Reader
+from smq.app.agent.readers import HEADERS_AT_ONCE, IDLE_MAX, PartitionReaders, Reader
 from smq.app.agent.topics import KnownTopic
 from smq.testing.smq_broker import SmqBroker
 
@@ -38,7 +38,7 @@ async def some(reader: Reader, count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count and await reader.wait(5):
         while len(found) < count and reader.peek() is not None:
-            found.append(reader.take().offset)
+            found.append((await reader.take()).offset)
     return found
 
 
@@ -86,11 +86,42 @@ def test_a_reader_writes_messages_of_what_it_has_read(broker: SmqBroker) -> None
         while reader.peek() is None:
             assert await reader.wait(5)
         assert reader.take_messages(10, 3) == (b"", 0)
-        assert reader.take().offset == 50
+        assert (await reader.take()).offset == 50
         await reader.close()
         side.close()
 
     asyncio.run(talk())
+
+
+def test_headers_are_written_where_they_are_and_only_for_who_has_them(broker: SmqBroker) -> None:
+    headers = [("grün", b"x"), ("", None)] * HEADERS_AT_ONCE  # So many that it is done apart.
+    with broker.connect() as client, client.producer() as producer:
+        client.create_topic("t", 1)
+        for found in (headers, headers[:2], [], headers):
+            producer.send("t", b"v", headers=found).result(60)
+        topic_id = client.topic_ids()["t"]
+    topic = KnownTopic(TopicName("kafka", "t"), topic_id, {}, (RingLayout(1, 1),))
+
+    async def talk() -> list[list[tuple[str, bytes | None]]]:
+        side, found = BrokerSide(broker.data_dir), list[list[tuple[str, bytes | None]]]()
+        reader = await PartitionReaders(side).at(topic, 0, 0)
+        while len(found) < 4:
+            await reader.wait(5)
+            while (shown := reader.peek()) is not None:
+                take_all = len(found) < 3
+                record = await reader.take() if take_all else reader.take_plain()
+                found.append(
+                    [
+                        (each.key, each.value if each.HasField("value") else None)
+                        for each in DataMessage.FromString(record.headers).headers
+                    ]
+                )
+                assert "headers" not in shown.chunk.__dict__  # They have sixteen times its memory.
+        await reader.close()
+        side.close()
+        return found
+
+    assert asyncio.run(talk()) == [headers, headers[:2], [], []]
 
 
 def test_a_reader_that_is_given_back_last_replaces_the_oldest(broker: SmqBroker) -> None:

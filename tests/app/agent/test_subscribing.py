@@ -62,7 +62,8 @@ def test_a_filter_is_of_the_topics_columns() -> None:
     assert asyncio.run(filter_of(" ", topic)) is None
     keep = asyncio.run(filter_of("price > 1", topic))
     assert keep is not None
-    assert keep([ReadRecord()]) == []
+    assert keep.wanted([ReadRecord()]) == []
+    assert keep.places == 1
     with pytest.raises(ValueError, match="there is no column cost"):
         asyncio.run(filter_of("cost > 1", topic))
 

@@ -13,8 +13,8 @@ from shm.kernels.reader.messages import (
     write_headers,
     write_messages,
 )
-from shm.kernels.record.records import C_VALUE_AT, H_VALUE_AT
-from shm.kernels.twin.records import PlainRecord
+from shm.kernels.record.records import C_VALUE_AT
+from shm.kernels.twin.records import PlainRecord, varint
 from smq.agent.proto.mq_broker_pb2 import DataMessage, FetchMessageResponse, Header
 from tests.shm.kernels.record.test_records_encode import rows_of
 
@@ -85,20 +85,22 @@ KEY = st.sampled_from([b"", b"a", "grün€😀".encode(), b"x" * 200]) | st.bin
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(KEY, FIELD), min_size=1, max_size=6), st.integers(0, 5))
+@given(st.lists(st.tuples(KEY, FIELD), max_size=6), st.integers(0, 5))
 def test_headers_are_those_of_protobuf(found: list[tuple[bytes, bytes | None]], first: int) -> None:
-    rows = rows_of([PlainRecord(0, 0, None, None, headers=tuple(found))])
-    headers = rows.headers.copy()
-    headers[H_VALUE_AT] += len(rows.header_keys)
-    data = np.concatenate([rows.header_keys, rows.header_values])
-    data.flags.writeable = False
+    before, wanted = (_as_in_a_record(each) for each in (found[:first], found[first:]))
+    data = np.frombuffer(before + wanted, np.uint8)
     compiled: Any = (headers_bytes, write_headers)
     for size_of, write in (compiled, [each.py_func for each in compiled]):
-        size = size_of(data, headers, first, len(found))
+        size = size_of(data, len(before), len(found[first:]))
         out = np.zeros(size, np.uint8)
-        assert write(data, headers, first, len(found), out) == size
+        assert write(data, len(before), len(found[first:]), out) == size
         expected = [Header(key=replaced(key), value=value) for key, value in found[first:]]
         assert out.tobytes() == DataMessage(headers=expected).SerializeToString()
+
+
+def _as_in_a_record(headers: list[tuple[bytes, bytes | None]]) -> bytes:
+    fields = (each for header in headers for each in header)
+    return b"".join(varint(-1) if each is None else varint(len(each)) + each for each in fields)
 
 
 def replaced(key: bytes) -> str:

@@ -154,9 +154,10 @@ def test_the_last_field_of_a_number_is_found(voice: Voice) -> None:
 def test_the_last_header_of_a_name_is_found(voice: Voice, found: list[tuple[str, bytes]]) -> None:
     headers = [Header(key=name, value=value) for name, value in found]
     data = DataMessage(headers=headers).SerializeToString()
-    for name in ("", "a", "b", "ab", "c"):
-        wanted = read_only(name.encode())
-        at, end = voice(last_named)(read_only(data), 0, len(data), 1001, wanted)
+    names = ("", "a", "ab", "b", "c")
+    ends, places = np.array([0, 0, 1, 3, 4, 5]), np.empty((2, len(names)), np.int64)
+    voice(last_named)(read_only(data), 1001, read_only("".join(names).encode()), ends, places)
+    for name, at, end in zip(names, *places.tolist(), strict=True):
         last = next((each for each in reversed(headers) if each.key == name), None)
         assert (at < 0) == (last is None)
         assert last is None or Header.FromString(data[at:end]) == last
