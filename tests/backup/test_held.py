@@ -96,7 +96,7 @@ def test_reading_leaves_no_descriptor(held: HeldFolder, tmp_path: Path) -> None:
     (held.path / NAME).unlink()
     (held.path / NAME).mkdir()
     assert is_refused(held, tmp_path / "b")
-    assert len([*Path("/proc/self/fd").iterdir()]) == before
+    assert len([*Path("/proc/self/fd").iterdir()]) <= before  # Garbage may have gone.
 
 
 def test_a_file_in_place_of_the_folder_is_no_snapshot(tmp_path: Path) -> None:
