@@ -31,8 +31,8 @@ from bench.measures.beside import (
     tail_beside_sealing,
 )
 from bench.measures.filling import READER, await_sealed, fill
-from bench.measures.lines import GB, Figures, topic
-from bench.measures.parts import Line, Part, Run
+from bench.measures.lines import GB, Figures, Line, topic
+from bench.measures.parts import Part, Run
 from bench.measures.rebalance import rebalanced_group
 from bench.report import number, write_between
 from smq.load.cost import RINGS, pss_mb

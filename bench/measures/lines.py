@@ -27,7 +27,8 @@ READABLE_BYTES = 200_000_000  # Less than a ring and than the page cache: hot fo
 
 
 class Line(NamedTuple):
-    """One figure of a measurement as a line of the table; `target` is a bound of the ratio."""
+    """One figure of a measurement as a line of the table; `target` is a bound of the ratio, or of
+    SMQ's own figure where it says so."""
 
     words: str
     figure: str

@@ -7,17 +7,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bench.clients.programs import ClientFailed
-from bench.measures.lines import Figures
+from bench.measures.lines import Figures, Line
 from smq.cli.bench import measured_step, steps_for
 from smq.testing.processes import Broker
-
-
-class Line(NamedTuple):
-    """A figure of a part: its words, its target, and whether that is of SMQ's ratio to Kafka."""
-
-    words: str
-    figure: str
-    target: str
 
 
 @dataclass

@@ -95,7 +95,7 @@ class Log(ReadableLog):
         self.freeing = Freeing(self, kept, disk, background, self._freed)
         self.sealing = SealedEnds(self, self.transactions)
         self.cursors = self.filing.cursors
-        wal.files.must_stay, wal.files.is_synced_by = self.syncs.end_in, self.syncs.may_use
+        wal.files.must_stay, wal.files.syncer_may_use = self.syncs.end_in, self.syncs.may_use
         wal.files.footprint.failed = self._fail_write_back
         wal.files.footprint.heard = partial(note_failed_sync, wal.files.directory, boot_id)
         wal.files.footprint.may_drop = lambda: self.health.failed is None

@@ -69,7 +69,7 @@ class SegmentFiles:
         self._spare_numbers = count(1)
         self.writes_ahead = False  # Worth its cost when requests wait for syncs.
         self.must_stay = _is_free  # Whether a segment is not to be freed.
-        self.is_synced_by = _is_idle  # Whether a syncer may use what ends there.
+        self.syncer_may_use = _is_idle  # Whether it has not passed what ends there.
         self._unclosed: list[tuple[int, int]] = []  # Of what was freed: its end and fd.
         self._is_awaited = False  # The next segment's file: the loop waits for it.
         disk.make_directory(directory)
@@ -409,7 +409,7 @@ class SegmentFiles:
 
     def _close_unused(self) -> None:
         """Close what the syncer has done with. To sync a file that is used again harms nobody."""
-        fds = [fd for end, fd in self._unclosed if not self.is_synced_by(end)]
+        fds = [fd for end, fd in self._unclosed if not self.syncer_may_use(end)]
         if fds:
             self._unclosed = [each for each in self._unclosed if each[1] not in fds]
             self.background.submit(JobLane.FILES, lambda: self._close(fds), lambda _: None)
