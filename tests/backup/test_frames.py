@@ -2,7 +2,6 @@
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +20,9 @@ from smq.log.files.checkpoint import RESTORED
 from smq.log.files.disk import OsDisk
 from smq.model.errors import MadeByNewer, StoreError
 from smq.wire.records import crc_of
-from tests.log.logs import append, batch, start, started, turn
+from tests.log.logs import append, batch, start, turn
 
 GENERATION = 5
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    yield
-    for log in started:
-        log.close()
-    started.clear()
 
 
 def framed(

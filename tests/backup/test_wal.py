@@ -1,7 +1,7 @@
 """A log's files in a snapshot: below the cut, without sealed ones, of some partitions only."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,20 +34,11 @@ from tests.log.logs import (
     row,
     settings,
     start,
-    started,
     turn,
 )
 
 LEVELS = {1: OS, 2: OS}
 LIMIT = 8 * SEGMENT_BYTES
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    yield
-    for log in started:
-        log.close()
-    started.clear()
 
 
 def opened(directory: Path, generation: int = 0) -> Log:
