@@ -66,6 +66,11 @@ STORED_SQL = """
         SELECT bytes FROM undecided_segments WHERE partition_number = ?1 AND base_offset < ?2
     )
 """
+RECORDS_SQL = """
+    SELECT coalesce(sum(min(record_count, end_offset - max(base_offset, ?2))), 0),
+        min(min_timestamp_ms), coalesce(max(end_offset), ?2)
+    FROM segments WHERE partition_number = ?1 AND end_offset > ?2
+"""
 SEALED_END_SQL = """
     SELECT end_offset FROM segments WHERE partition_number = ?
     ORDER BY base_offset DESC LIMIT 1
@@ -157,6 +162,12 @@ class Manifest:
             SEGMENTS_SQL, (partition_number, from_offset, newest_ms, count_max)
         )
         return [Segment(*row) for row in rows]
+
+    def records(self, partition_number: int, from_offset: int) -> tuple[int, int | None, int]:
+        """Of the sealed records from an offset on: how many they are, the earliest time in their
+        files (None: there are none), and the offset behind them."""
+        [found] = self._database.rows(RECORDS_SQL, (partition_number, from_offset))
+        return found[0], found[1], found[2]
 
     def sealed_end(self, partition_number: int) -> int:
         """The end offset of the partition's last segment; 0 if there is none."""

@@ -312,6 +312,20 @@ def test_sizes_and_the_end_of_what_is_sealed(many: WritableManifest) -> None:
     assert (many.sealed_bytes(2), many.sealed_end(2), many.sealed_end(3)) == (30, 30, 0)
 
 
+def test_records_from_an_offset_on_are_those_that_compaction_has_left(
+    manifest: WritableManifest,
+) -> None:
+    compacted = replace(FIRST, record_count=30, min_timestamp_ms=500)
+    whole = replace(SECOND, record_count=50, min_timestamp_ms=400)
+    name_and_commit(manifest, {compacted: [], whole: []})
+    assert manifest.records(1, 0) == (80, 400, 150)
+    assert manifest.records(1, 20) == (80, 400, 150)  # At most: which of them are below is unknown.
+    assert manifest.records(1, 90) == (60, 400, 150)
+    assert manifest.records(1, 130) == (20, 400, 150)
+    assert manifest.records(1, 150) == (0, None, 150)
+    assert manifest.records(2, 7) == (0, None, 7)
+
+
 MERGED = replace(FIRST, end_offset=150, path="topics/kafka/flights/c", record_count=150)
 THIRD = replace(FIRST, base_offset=150, end_offset=160, path="topics/kafka/flights/d")
 
