@@ -1,4 +1,4 @@
-"""Commits the offsets of groups: what subscribers have acknowledged, at most EVERY_S late.
+"""Commits the offsets of groups: what subscribers have acknowledged, at most LATE_S behind.
 
 A commit is by a member of the group, of whichever stream (smq.app.agent.members), and of an asker:
 the coordinator refuses it to who may not. Once the group is Kafka's, its subscribers are told at
@@ -24,7 +24,8 @@ from smq.client.names import TopicPartition
 from smq.model.errors import ErrorCode
 from smq.security.principals import Peer
 
-EVERY_S = 0.2
+LATE_S = 0.2  # What is promised. A commit has the half of it, as has the wait for it.
+EVERY_S = LATE_S / 2
 STOP_S = 0.5
 REFUSED_MAX = 1000
 KAFKAS_PREFIX = "kafka-cg-"  # SeaweedMQ's name for a group of Kafka's; here it is the same one.
@@ -80,16 +81,26 @@ class GroupCommits:
         self._patience_s: float | None = None
 
     async def keep_committing(self) -> None:
-        """Commit what is new, for ever."""
-        while True:
-            await asyncio.sleep(EVERY_S)
-            await asyncio.gather(*(self.flush(group) for group in [*self._dirty]))
+        """Commit what is new, for ever. A group whose commit takes long holds up no other one."""
+        async with asyncio.TaskGroup() as flushes:
+            while True:
+                await asyncio.sleep(EVERY_S)
+                for group in [*self._dirty]:
+                    if group.name not in self._turns:
+                        flushes.create_task(self.flush(group))
 
     async def begin(self, group: NamedGroup) -> Mapping[TopicPartition, int]:
-        """A subscriber of a group begins: the group's commits. Raises CallRefused, BrokerError."""
+        """A subscriber of a group begins: the group's commits. What cannot be committed now counts:
+        its subscriber has acknowledged it. Raises CallRefused, BrokerError."""
         await self.flush(group)
         self._refused.pop(group, None)
-        return await self._broker.ask(partial(committed_offsets, group_id=group.name), group.asker)
+        find = partial(committed_offsets, group_id=group.name)
+        committed = {**await self._broker.ask(find, group.asker)}
+        for other, noted in self._dirty.items():
+            if other.name == group.name:
+                there = {name: each for name, each in noted.items() if self.is_there(each.topic)}
+                committed |= {name: each.offset for name, each in there.items()}
+        return committed
 
     def note(self, group: NamedGroup, topic: KnownTopic, partition: int, offset: int) -> None:
         """Everything below an offset is done with. Of a topic that is gone nothing is committed:

@@ -10,6 +10,7 @@ import pytest
 
 from smq.agent.layouts import RingLayout
 from smq.agent.topic_names import TopicName
+from smq.app.agent import commits as commits_room
 from smq.app.agent.commits import GroupCommits, NamedGroup, group_of
 from smq.app.agent.members import GroupMembers, InstanceName
 from smq.app.agent.refusals import CallRefused
@@ -33,12 +34,15 @@ class Asked:
         self.committed: list[Any] = []
         self.errors: list[Exception] = []
         self.takes: list[bool] = []
+        self.known: dict[TopicPartition, int] = {}
 
     async def ask(self, work: Callable[..., Any], asker: Peer | None = None) -> Any:
         await asyncio.sleep(0)
         if self.errors:
             raise self.errors.pop(0)
         said = dict(work.keywords)  # type: ignore[attr-defined]
+        if "group_id" in said:
+            return self.known
         if "noted" in said:
             said["offsets"] = {name: each.offset for name, each in said.pop("noted").items()}
         self.committed.append(said)
@@ -107,6 +111,51 @@ def test_an_offset_that_cannot_be_committed_now_is_committed_later() -> None:
         assert asked.committed == [{"group": "g", "offsets": {NAME: 2}, "voice": OUTSIDE}]
 
     asyncio.run(talk())
+
+
+def test_an_offset_that_cannot_be_committed_now_is_where_its_group_goes_on() -> None:
+    async def talk() -> None:
+        asked, commits = commits_with(BrokerUnavailable("away"))
+        asked.known = {NAME: 3, TopicPartition("t", 1): 5}
+        alice = NamedGroup("g", Peer(Principal("User", "alice"), "10.0.0.7"))
+        commits.note(NamedGroup("other"), TOPIC, 0, 9)
+        commits.note(alice, TOPIC, 0, 7)
+        assert await commits.begin(alice) == asked.known | {NAME: 7}
+        assert await commits.begin(G) == asked.known | {NAME: 7}
+        await commits.flush(alice)
+        assert await commits.begin(G) == asked.known
+
+    asyncio.run(talk())
+
+
+def test_a_commit_that_takes_long_holds_up_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits_room, "EVERY_S", 0.001)
+    quick = asyncio.Event()
+
+    class Slow(Asked):
+        async def ask(self, work: Callable[..., Any], asker: Peer | None = None) -> Any:
+            if work.keywords["group"] == "slow":  # type: ignore[attr-defined]
+                await asyncio.Event().wait()
+            quick.set()
+            return await super().ask(work, asker)
+
+    async def talk() -> None:
+        commits = GroupCommits(Slow(), GroupMembers(nobody), always)  # type: ignore[arg-type]
+        keeping = asyncio.create_task(commits.keep_committing())
+        async with asyncio.timeout(60):
+            for offset in range(3):
+                commits.note(NamedGroup("slow"), TOPIC, 0, offset)
+                commits.note(G, TOPIC, 0, offset)
+                await quick.wait()
+                quick.clear()
+        assert {*commits._turns} <= {"slow", "g"}
+        keeping.cancel()
+
+    asyncio.run(talk())
+
+
+def test_the_wait_for_a_commit_is_half_of_what_is_promised() -> None:
+    assert (commits_room.LATE_S, commits_room.EVERY_S) == (0.2, 0.1)
 
 
 def test_a_group_that_refuses_commits_ends_its_subscribers_until_another_begins() -> None:
