@@ -6,6 +6,8 @@ What holds, whoever dies and whenever:
 - Every record comes to a subscriber.
 - A group's commit is not above a record that no subscriber has acknowledged.
 - A stream that begins after a commit was seen gets no record below it.
+- A record that was acknowledged comes again only if a lower one was not, or if it was acknowledged
+  shortly before a death or before its partition went to another instance.
 """
 
 import os
@@ -13,18 +15,21 @@ import random
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Partition, Topic
+from smq.app.agent.commits import LATE_S
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.locate import cluster_at
 from smq.testing.smq_broker import SmqBroker
@@ -42,6 +47,7 @@ ROUND_RECORDS = 300  # Published and delivered before somebody dies.
 UNACKED_MAX = 100
 QUIET_S_MAX = 240.0
 MOMENT_S_MAX = 0.4
+ON_ITS_WAY_S = 0.5  # An acknowledgement, from its client to the agent, on a machine with a load.
 ROOT = Path(__file__).parents[2]
 
 
@@ -125,6 +131,43 @@ class MortalSubscriber:
         return [line.split() for line in text.splitlines()]
 
 
+class Delivery(NamedTuple):
+    """A record that has come to a session; `time_ns`: then, and at `acked_ns` it was
+    acknowledged."""
+
+    session: int
+    offset: int
+    time_ns: int
+
+
+class PartitionHistory:
+    """What subscribers got of a partition, in the order of time, and when each record was
+    acknowledged first."""
+
+    def __init__(self, deliveries: list[Delivery], acks: dict[int, int]) -> None:
+        self._deliveries = sorted(deliveries, key=lambda each: each.time_ns)
+        self._acks = acks
+
+    def unexplained(self, deaths: list[int]) -> Iterator[str]:
+        """Records that come again for no reason, given when somebody died."""
+        begun: dict[int, int] = {}
+        for each in self._deliveries:
+            begins = begun.setdefault(each.session, each.time_ns)
+            acked = self._acks.get(each.offset, begins)
+            if acked < begins and not self._is_explained(each.offset, acked, begins, deaths):
+                late_ms = [(begins - acked) // 10**6]
+                late_ms += [(death - acked) // 10**6 for death in deaths if acked < death < begins]
+                yield f"offset {each.offset} comes again {late_ms} ms after its acknowledgement"
+
+    def _is_explained(self, offset: int, acked: int, begins: int, deaths: list[int]) -> bool:
+        """Whether the acknowledgement was hardly there, or a lower record had none."""
+        moments = [begins, *(each for each in deaths if acked < each < begins)]
+        if min(moments) - acked <= (LATE_S + ON_ITS_WAY_S) * 1e9:
+            return True
+        lower = (self._acks.get(each, inf) for each in range(offset))
+        return any(each > min(moments) for each in lower)
+
+
 class Deaths:
     """A run, and what it has seen."""
 
@@ -138,6 +181,9 @@ class Deaths:
             MortalSubscriber(status.agent, self.topic, each, path / each) for each in INSTANCES
         ]
         self.seen: list[tuple[int, dict[int, int]]] = []  # Commits, and when.
+        self.moments: list[
+            int
+        ] = []  # Once an agent or a subscriber is dead, with what was on its way.
 
     @property
     def name(self) -> str:
@@ -171,10 +217,29 @@ class Deaths:
         """No stream got a record below a commit that was seen before it began."""
         for line in self.lines():
             if line[0] != "ack":
-                session, partition, offset = map(int, line)
+                session, partition, offset, _ = map(int, line)
                 before = [each for when, each in self.seen if when < session]
                 least = max((each.get(partition, 0) for each in before), default=0)
                 assert offset >= least, f"{partition}-{offset} comes again: {least} was committed"
+
+    def check_duplicates(self) -> int:
+        """Each record that was acknowledged and came again has a reason; how many came again."""
+        deliveries, acks = (
+            defaultdict[int, list[Delivery]](list),
+            defaultdict[int, dict[int, int]](dict),
+        )
+        for what, *numbers in self.lines():
+            partition, offset, time_ns = map(int, numbers)
+            if what == "ack":
+                acked = acks[partition]
+                acked[offset] = min(time_ns, acked.get(offset, time_ns))
+            else:
+                deliveries[partition].append(Delivery(int(what), offset, time_ns))
+        for partition, found in deliveries.items():
+            history = PartitionHistory(found, acks[partition])
+            left = [*history.unexplained(self.moments)]
+            assert not left, f"partition {partition}: {len(left)} records: {left[:5]}"
+        return sum(len(each) for each in deliveries.values()) - len(self.delivered())
 
     def check_log(self) -> int:
         """What was acknowledged is where its answer said; returns how much is there."""
@@ -233,9 +298,12 @@ def kill_some(path: Path, seed: int, kills: int) -> None:
             elif victim == "subscriber":
                 subscriber = chance.choice(run.subscribers)
                 subscriber.die()
+                run.moments.append(time.monotonic_ns())
                 subscriber.begin()
             else:
                 run.broker.kill(victim)
+                if victim == "agent":
+                    run.moments.append(time.monotonic_ns())
                 run.broker.restart()
             run.check_streams()
         for each in run.publishers:
@@ -244,6 +312,7 @@ def kill_some(path: Path, seed: int, kills: int) -> None:
         soon(lambda: len(run.delivered()) == count, f"seed {seed}: the rest is delivered")
         run.look()
         run.check_streams()
+        run.say(f"seed {seed}: {run.check_duplicates()} came again")
 
 
 @pytest.mark.slow

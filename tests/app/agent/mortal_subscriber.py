@@ -2,8 +2,10 @@
 
 It writes what it gets, and what it is about to acknowledge, to a file, a line each:
 
-    session partition offset        of a record that has come
-    ack partition offset
+    session partition offset time       of a record that has come
+    ack partition offset time
+
+Sessions are named by the time of their beginning. Times are of the monotonic clock, in nanoseconds.
 """
 
 import os
@@ -46,7 +48,7 @@ def serve(address: str, topic: Topic, group: str, instance: str, path: str) -> N
             try:
                 for each in stream:
                     if each.HasField("value"):
-                        place = f"{each.partition} {each.offset}"
+                        place = f"{each.partition} {each.offset} {time.monotonic_ns()}"
                         os.write(log, f"{session} {place}\nack {place}\n".encode())
                         ack = pb.SubscribeRecordRequest(
                             offset=each.offset, ack_partition=each.partition
