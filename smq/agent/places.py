@@ -1,8 +1,9 @@
-"""Where the partitions of an agent's session start: as it says, or where their group has been."""
+"""Where the partitions of an agent's session start: as it says, or where their group has been; and
+where a seek leads."""
 
 from collections.abc import Mapping
 
-from smq.model.offset_types import OffsetType, WantedPlace
+from smq.model.offset_types import OffsetType, WantedPlace, resumes
 
 
 class SessionStarts:
@@ -20,3 +21,15 @@ class SessionStarts:
         if not is_first or taken_over:
             return WantedPlace(OffsetType.RESUME_OR_EARLIEST)
         return self._entries.get(partition, self._otherwise)
+
+
+def sought(kind: int, number: int) -> WantedPlace:
+    """The place that a seek names by one number: a time, or an offset.
+
+    A stream that is open has nothing to resume. So these types, of which one is what a client says
+    who gives none, mean the offset, as in SeaweedMQ.
+    """
+    if kind == OffsetType.EXACT_TS_NS:
+        return WantedPlace(kind, ts_ns=number)
+    wanted = WantedPlace(kind, number)
+    return wanted._replace(type=OffsetType.EXACT_OFFSET) if resumes(wanted) else wanted

@@ -8,6 +8,7 @@ after the other, in any order.
     DataMessage               its numbers, key and value, then headers as they are
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from smq.agent.proto.mq_agent_pb2 import SubscribeRecordResponse
@@ -47,10 +48,11 @@ class ReadRecord:
         """Its value as the agent's clients get it: what is no RecordValue is a field of one."""
         return self.value if self.is_typed else raw_value(self.value)
 
-    def message(self) -> bytes:
-        """The record as a DataMessage."""
-        rest = DataMessage(key=self.key, value=self.value, ts_ns=self.ts_ns, offset=self.offset)
-        return bytes(rest.SerializeToString() + self.headers)
+    def message(self) -> tuple[bytes, ...]:
+        """The record as a DataMessage, in pieces of which none is a copy of its value."""
+        rest = DataMessage(key=self.key, ts_ns=self.ts_ns, offset=self.offset)
+        head = field_head(DataMessage.VALUE_FIELD_NUMBER, len(self.value)) if self.value else b""
+        return rest.SerializeToString(), head, self.value, self.headers
 
 
 class WrittenAnswer:
@@ -61,6 +63,10 @@ class WrittenAnswer:
     def __init__(self, *pieces: bytes) -> None:
         self._pieces = pieces
         self._size_bytes = sum(map(len, pieces))
+
+    def join(self) -> None:
+        """Copy it into one piece, before gRPC asks for that in the loop."""
+        self._pieces = (b"".join(self._pieces),)
 
     def SerializeToString(self) -> bytes:  # noqa: N802  (as messages have it)
         """All of it, once: gRPC keeps an answer while its client does not read."""
@@ -88,6 +94,9 @@ def record_answer(record: ReadRecord, partition: int, deliveries: int) -> Writte
 
 def message_answer(record: ReadRecord) -> WrittenAnswer:
     """A SubscribeMessageResponse."""
-    message = record.message()
-    head = field_head(SubscribeMessageResponse.DATA_FIELD_NUMBER, len(message))
-    return WrittenAnswer(head, message)
+    return WrittenAnswer(*field_of(SubscribeMessageResponse.DATA_FIELD_NUMBER, record.message()))
+
+
+def field_of(number: int, pieces: Sequence[bytes]) -> tuple[bytes, ...]:
+    """A field with this content."""
+    return field_head(number, sum(map(len, pieces))), *pieces

@@ -17,7 +17,6 @@ from smq.agent.in_flight import (
     FINAL,
     STEP,
     TRANSITIONS,
-    WINDOW_MAX,
     FlightState,
     InstanceWindows,
     PartitionWindow,
@@ -49,7 +48,9 @@ def test_every_state_is_reached_and_the_final_ones_have_no_way_out() -> None:
 
 
 def test_windows_have_a_default_and_a_bound() -> None:
-    assert [window_of(each) for each in (-1, 0, 1, 10**9)] == [128, 128, 1, WINDOW_MAX]
+    asked = (-1, 0, 1, 65_535, 65_536, 65_537, 10**9)
+    assert [window_of(each) for each in asked] == [128, 128, 1, 65_535, *[65_536] * 3]
+    assert WindowLimits() == (128, 30_000, 5)
 
 
 def test_the_commit_is_the_lowest_offset_that_is_not_acknowledged() -> None:

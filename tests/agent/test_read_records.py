@@ -36,7 +36,7 @@ def test_a_message_has_what_the_record_has(record: ReadRecord) -> None:
         offset=record.offset,
         headers=headers_of(record),
     )
-    assert DataMessage.FromString(record.message()) == expected
+    assert DataMessage.FromString(b"".join(record.message())) == expected
     answer = message_answer(record)
     size, data = answer.ByteSize(), answer.SerializeToString()
     assert SubscribeMessageResponse.FromString(data) == SubscribeMessageResponse(data=expected)

@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
-from smq.agent.proto.mq_schema_pb2 import Topic
+from smq.agent.proto.mq_schema_pb2 import OffsetType, RecordValue, Topic, Value
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.locate import cluster_at
 from smq.testing.processes import ReservedPorts
@@ -114,6 +114,29 @@ def committed(doors: Doors, group: str) -> int:
     with cluster_at(doors.smq.data_dir) as cluster:
         offsets = committed_offsets(cluster, group)
     return sum(offset for name, offset in offsets.items() if name.topic == "shop.broker")
+
+
+def test_a_seek_by_its_stubs_goes_to_a_time_or_an_offset(doors: Doors) -> None:
+    topic, first_ms = Topic(namespace="shop", name="sought"), 1_790_000_000_000
+    doors.broker.ConfigureTopic(pb.ConfigureTopicRequest(topic=topic, partition_count=1))
+    with doors.smq.connect() as client, client.producer() as producer:
+        for each in range(10):
+            value = RecordValue(fields={"id": Value(int64_value=each)}).SerializeToString()
+            producer.send("shop.sought", value, key=b"k", timestamp_ms=first_ms + each)
+    seeks = (
+        (OffsetType.EXACT_OFFSET, 7),
+        (OffsetType.EXACT_TS_NS, (first_ms + 5) * 10**6),
+        (OffsetType.RESUME_OR_EARLIEST, 8),
+        (OffsetType.EXACT_OFFSET, 99),
+    )
+    arguments = [number for seek in seeks for number in seek]
+    command = call("broker-seek", doors.smq.status().grpc, "shop", "sought", 10, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    *lines, refused = done.stdout.splitlines()
+    assert [[*map(int, each.split())] for each in lines] == [
+        [*range(begin, 10)] for begin in (0, 7, 5, 8)
+    ]
+    assert "out of range: the partition has 0 to 10" in refused
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from uuid import UUID
 from smq.agent.read_records import ReadRecord
 from smq.app.agent.apart import done_apart
 from smq.app.agent.fetch_calls import STEP
-from smq.app.agent.readers import PartitionReaders, Reader
+from smq.app.agent.readers import Closings, PartitionReaders, Reader
 from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import monotonic_ms
 
@@ -237,6 +237,7 @@ class PartitionFeed:
 
     async def close(self) -> None:
         """Read no more."""
+        self._kept.forget(self.name)
         tasks = [each.task for each in self._reads.values()]
         for each in tasks:
             each.cancel()
@@ -244,7 +245,6 @@ class PartitionFeed:
             await asyncio.wait(tasks)
         await self._at_end.close()
         await self._behind.close()
-        self._kept.forget(self.name)
 
 
 class FeedCursor:
@@ -301,11 +301,11 @@ class FeedCursor:
             return self._keep.wanted(some)
         return await done_apart(partial(self._keep.wanted, some))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """The subscriber has gone."""
         if self._is_open:
             self._is_open = False
-            await self._feeds.left(self._feed)
+            self._feeds.left(self._feed)
 
 
 class PartitionFeeds:
@@ -314,6 +314,7 @@ class PartitionFeeds:
     def __init__(self, readers: PartitionReaders) -> None:
         self._readers, self._kept = readers, KeptBlocks()
         self._feeds: dict[FeedName, PartitionFeed] = {}
+        self._closings = Closings()
 
     def cursor(
         self, topic: KnownTopic, partition: int, offset: int, keep: Keep | None = None
@@ -327,9 +328,9 @@ class PartitionFeeds:
         feed.cursors += 1
         return FeedCursor(self, feed, offset, keep)
 
-    async def left(self, feed: PartitionFeed) -> None:
+    def left(self, feed: PartitionFeed) -> None:
         """One of a partition's subscribers has gone."""
         feed.cursors -= 1
         if not feed.cursors:
             del self._feeds[feed.name]
-            await feed.close()
+            self._closings.begin(feed.close())

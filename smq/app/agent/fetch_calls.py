@@ -6,12 +6,14 @@ and a start within one has no messages, and `next_offset` behind it.
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from smq.agent.proto import mq_broker_pb2 as pb
-from smq.agent.read_records import WrittenAnswer
-from smq.agent.value_bytes import field_head
+from smq.agent.read_records import WrittenAnswer, field_of
+from smq.app.agent.apart import COPIED_AT_ONCE_BYTES, done_by_size
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.methods import Context, Handler
@@ -31,6 +33,7 @@ from smq.client.kafka.offsets import (
     find_places,
 )
 from smq.model.offset_types import LogEnds
+from smq.store.manifest import open_manifest
 
 MiB = 1024 * 1024
 MESSAGES_DEFAULT, MESSAGES_MAX = 100, 10_000
@@ -39,6 +42,9 @@ ALL_BYTES_MAX = 256 * MiB  # Of all answers until they are sent; above, each get
 COPIES = 2  # Of an answer at a time: its pieces and the whole, or that and what gRPC sends.
 ANSWER_REST_BYTES = 64 * 1024  # Of an answer, beside its messages.
 MESSAGES_FIELD = pb.FetchMessageResponse.MESSAGES_FIELD_NUMBER
+SENT_S_MAX, SENT_BYTES_S_MIN = 30, 256 * 1024
+"""An answer is to be taken in so many seconds, and one more for each so many bytes. Whoever stands
+still holds a part of what all answers have."""
 STEP = 500  # Messages that are made without a pause.
 WAIT_MS_MAX = 60_000
 
@@ -69,8 +75,10 @@ class FetchCalls:
         broker: BrokerSide,
         readers: PartitionReaders,
         live: Live[LiveSubscriber],
+        store: Path,
     ) -> None:
         self._topics, self._broker, self._readers, self._live = topics, broker, readers, live
+        self._store = store
         self._fetched = FetchedBytes()
 
     def handlers(self) -> dict[str, Handler]:
@@ -99,16 +107,19 @@ class FetchCalls:
         try:
             next_offset = await _read(reader, wanted, found)
         except BaseException:
-            await reader.close()
+            self._readers.drop(reader)
             raise
-        await self._readers.give_back(topic, partition, reader)
+        self._readers.give_back(topic, partition, reader)
+        call.give_up_after(SENT_S_MAX + found.size_bytes / SENT_BYTES_S_MIN)
         rest = pb.FetchMessageResponse(
             high_water_mark=max(ends.latest, next_offset),
             log_start_offset=ends.earliest,
             end_of_partition=next_offset >= ends.latest,
             next_offset=next_offset,
         )
-        return WrittenAnswer(rest.SerializeToString(), *found.hand_out())
+        answer = WrittenAnswer(rest.SerializeToString(), *found.hand_out())
+        await done_by_size(answer.join, answer.ByteSize(), COPIED_AT_ONCE_BYTES)
+        return answer
 
     async def _describe(
         self, request: pb.GetPartitionRangeInfoRequest, call: Context
@@ -116,8 +127,12 @@ class FetchCalls:
         topic = self._topics.asked(call, topic_name(request.topic))
         partition = topic.partition_of(range_of(request.partition))
         ends = await self._broker.ask(partial(ends_of, topic=topic, partition=partition))
-        times = await self._broker.ask(partial(_times, topic=topic, partition=partition))
-        first, last = times
+        first, last = await self._broker.ask(partial(_times, topic=topic, partition=partition))
+        number = topic.numbers[partition]
+        count, sealed_ms, sealed_end = await asyncio.to_thread(
+            _sealed, self._store, number, ends.earliest
+        )
+        first_ms = max(0, first.timestamp_ms)
         ranges = self._live.of(topic.id)
         return pb.GetPartitionRangeInfoResponse(
             offset_range=pb.OffsetRangeInfo(
@@ -126,10 +141,12 @@ class FetchCalls:
                 high_water_mark=ends.latest,
             ),
             timestamp_range=pb.TimestampRangeInfo(
-                earliest_timestamp_ns=time_ns(max(0, first.timestamp_ms)),
+                earliest_timestamp_ns=time_ns(
+                    first_ms if sealed_ms is None else min(first_ms, max(0, sealed_ms))
+                ),
                 latest_timestamp_ns=time_ns(max(0, last.timestamp_ms)),
             ),
-            record_count=ends.latest - ends.earliest,
+            record_count=count + max(0, ends.latest - sealed_end),
             active_subscriptions=sum(
                 topic.partition_of(each.partition) == partition for each in ranges
             ),
@@ -158,6 +175,12 @@ def _times(cluster: Cluster, topic: KnownTopic, partition: int) -> tuple[FoundPl
     """The first record of any time, and the one with the latest."""
     find = partial(find_places, cluster, topic.kafka_name, [partition])
     return find(0)[partition], find(MAX_TIMESTAMP)[partition]
+
+
+def _sealed(store: Path, number: int, earliest: int) -> tuple[int, int | None, int]:
+    """In a thread: a partition may have very many segments."""
+    with open_manifest(store) as manifest:
+        return manifest.records(number, earliest)
 
 
 def _wanted(request: pb.FetchMessageRequest) -> _WantedMessages:
@@ -195,12 +218,13 @@ class _WrittenMessages:
             return False
         return self.count < wanted.messages_max and self.size_bytes < wanted.bytes_max
 
-    def add(self, piece: bytes, count: int) -> None:
+    def add(self, pieces: Sequence[bytes], count: int) -> None:
         """So many more messages."""
-        self.pieces.append(piece)
+        size_bytes = sum(map(len, pieces))
+        self.pieces += pieces
         self.end += count
-        self.size_bytes += len(piece)
-        self._fetched.total += COPIES * len(piece)
+        self.size_bytes += size_bytes
+        self._fetched.total += COPIES * size_bytes
 
     def hand_out(self) -> list[bytes]:
         """The pieces, which are not kept until the answer is sent: that has them once more."""
@@ -216,15 +240,16 @@ class _WrittenMessages:
         """Take what `reader` shows, which is at the end; False: there is no room for it."""
         wanted = self._wanted
         left = wanted.messages_max - self.count, wanted.bytes_max - self.size_bytes
-        piece, count = reader.take_messages(*left)
-        if not count:  # It has headers, or is too large for the room that is left.
-            message = (await reader.read()).message()
-            piece = field_head(MESSAGES_FIELD, len(message)) + message
-            if self.count and len(piece) > left[1]:
-                return False
-            reader.skip()
-            count = 1
-        self.add(piece, count)
+        piece, count = await reader.take_messages(*left)
+        if count:
+            self.add([piece], count)
+            return True
+        # It has headers, or is too large for the room that is left.
+        pieces = field_of(MESSAGES_FIELD, (await reader.read()).message())
+        if self.count and sum(map(len, pieces)) > left[1]:
+            return False
+        reader.skip()
+        self.add(pieces, 1)
         return True
 
 

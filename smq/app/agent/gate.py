@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ssl import PEM_cert_to_DER_cert
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import unquote
 
 import grpc
 
+from smq.agent.read_records import WrittenAnswer
 from smq.agent.rpc_rights import RpcRights, rights_of_rpc
 from smq.agent.topic_names import TopicName
+from smq.app.agent.apart import COPIED_AT_ONCE_BYTES, done_apart
+from smq.app.agent.connections import address_of, end_connection
 from smq.app.agent.logins import MetadataLogins
 from smq.app.agent.refusals import CallRefused, NotAllowed, no_topic
 from smq.app.process.clock import monotonic_ms
@@ -31,7 +33,6 @@ from smq.model.client_quotas import CONSUME, PRODUCE
 from smq.model.config import Config
 from smq.security.access import AccessView, NothingPublished
 from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
-from smq.security.addresses import written
 from smq.security.caller import certified
 from smq.security.distinguished_names import MappingRules
 from smq.security.principals import ANONYMOUS, USER, Peer, Principal
@@ -42,6 +43,15 @@ STEP = 100  # Streams are judged in steps, for one with many claims takes some m
 CLIENT_ID_CHARACTERS_MAX = 255  # As on the wire.
 OPEN_READS_MAX, OPEN_READ_S_MAX = 16, 5.0  # Of calls without a login.
 WAIT_S_MAX = 1.0  # Then quotas are looked at again: they may have changed.
+WAITING = frozenset(
+    {
+        "FetchMessage",
+        "GetUnflushedMessages",
+        "ServerReflectionInfo",
+        "SubscriberToSubCoordinator",
+    }
+)
+"""They end with the process. Subscribers are told their end, and publishers their last answers."""
 
 RpcContext: TypeAlias = grpc.aio.ServicerContext
 Claim: TypeAlias = tuple[Operation, ResourceType, str]
@@ -95,6 +105,8 @@ class Call:
         """Send an answer. Raises CallRefused, also if the client has gone."""
         if self.limits is not None:
             await self._pay(CONSUME)
+        if isinstance(answer, WrittenAnswer) and answer.ByteSize() > COPIED_AT_ONCE_BYTES:
+            await done_apart(answer.join)
         self.stand()
         try:
             await self._context.write(answer)
@@ -110,6 +122,15 @@ class Call:
     def when_done(self, function: Callable[[], object]) -> None:
         """Call it once the call has ended, and its answer is sent."""
         self._context.add_done_callback(lambda _: function())
+
+    def give_up_after(self, seconds: float) -> None:
+        """End the client's connection, with all its calls, if this one has not ended by then: gRPC
+        has no way to end a call whose answer is not taken."""
+        cutting = asyncio.get_running_loop().call_later(seconds, self._cut_off)
+        self.when_done(cutting.cancel)
+
+    def _cut_off(self) -> None:
+        asyncio.get_running_loop().run_in_executor(None, end_connection, self.peer())
 
     def peer(self) -> str:
         """The address of the other end, as gRPC writes it."""
@@ -185,7 +206,7 @@ class Call:
     def look(self, now_ms: int) -> None:
         """End the call, whatever it waits for, if it may not go on."""
         if self._ends_ms is not None and now_ms >= self._ends_ms and self.ended is None:
-            self._end(grpc.StatusCode.UNAUTHENTICATED, "the login has ended; log in again")
+            self.end(grpc.StatusCode.UNAUTHENTICATED, "the login has ended; log in again")
         if self._gate.access.refresh() != self._judged:
             self._judge()
         if self.ended is not None and not self.is_interrupted:
@@ -195,13 +216,14 @@ class Call:
     def _judge(self) -> None:
         self._judged = self._gate.access.refresh()
         if self._login is not None and not self._login.checked.is_current():
-            self._end(grpc.StatusCode.UNAUTHENTICATED, "the login holds no more")
+            self.end(grpc.StatusCode.UNAUTHENTICATED, "the login holds no more")
         for operation, resource, name in self._claims:
             if self.ended is None and not self.rights.asks(operation, resource, name):
                 sentence = f"{operation.name} on {resource.name.lower()} {name} is allowed no more"
-                self._end(grpc.StatusCode.PERMISSION_DENIED, sentence)
+                self.end(grpc.StatusCode.PERMISSION_DENIED, sentence)
 
-    def _end(self, status: grpc.StatusCode, sentence: str) -> None:
+    def end(self, status: grpc.StatusCode, sentence: str) -> None:
+        """Let the call go on no more."""
         self.ended = CallRefused(status, sentence)
 
 
@@ -272,6 +294,13 @@ class CallGate:
         finally:
             self._open.discard(call)
 
+    def stop(self) -> None:
+        """The process ends, and what only waits with it: a call that may wait for a minute."""
+        for call in self._open:
+            if call.method in WAITING:
+                call.end(grpc.StatusCode.UNAVAILABLE, "the broker stops")
+                call.look(monotonic_ms())
+
     async def look(self) -> None:
         """Judge what is open, if anything has changed. Called every LOOK_S."""
         now_ms = monotonic_ms()
@@ -317,8 +346,8 @@ class OpenGate(CallGate):
 
 def host_of(peer: str) -> str:
     """The address in what gRPC calls a peer, as rules name it."""
-    kind, _, address = unquote(peer).partition(":")
-    return written(address.rpartition(":")[0].strip("[]")) if kind in {"ipv4", "ipv6"} else ""
+    found = address_of(peer)
+    return "" if found is None else found[0]
 
 
 def _certificate(context: RpcContext) -> bytes | None:

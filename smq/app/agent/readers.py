@@ -4,8 +4,11 @@ A consumer lends its records; a reader copies a batch at once, so that a slow cl
 back, and keeps what its last caller had no room for. It sees committed records only.
 """
 
+import asyncio
 from collections import deque
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +20,19 @@ from shm.kernels.reader.messages import (
     write_headers,
     write_messages,
 )
-from shm.kernels.record.records import C_HEADER_COUNT, C_HEADERS_AT
+from shm.kernels.record.records import (
+    C_HEADER_COUNT,
+    C_HEADERS_AT,
+    C_KEY_LENGTH,
+    C_VALUE_LENGTH,
+)
 from smq.agent.read_records import ReadRecord
-from smq.app.agent.apart import done_apart
+from smq.app.agent.apart import COPIED_AT_ONCE_BYTES, done_apart, done_by_size
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.topics import KnownTopic
 from smq.client.client import Client
 from smq.client.consuming.aio_consumer import AsyncConsumer
+from smq.client.consuming.batch.batch import Batch
 from smq.client.consuming.batch.chunk import Chunk, Record
 from smq.client.errors import Overrun
 
@@ -77,7 +86,7 @@ class Reader:
     async def read(self) -> ReadRecord:
         """The record that `peek` shows."""
         record = self._ahead[0]
-        found = read_record(record)
+        found = await self._without_headers()
         chunk, count = record.chunk, record.chunk.columns.item(C_HEADER_COUNT, record.row)
         if count > HEADERS_AT_ONCE or (count and chunk.memory.nbytes > HEADERS_AT_ONCE_BYTES):
             found.headers = await done_apart(partial(headers_of, record))
@@ -91,23 +100,34 @@ class Reader:
         self.skip()
         return record
 
-    def take_plain(self) -> ReadRecord:
+    async def take_plain(self) -> ReadRecord:
         """Take the record that `peek` shows, without its headers."""
-        record = read_record(self._ahead[0])
+        record = await self._without_headers()
         self.skip()
         return record
+
+    async def _without_headers(self) -> ReadRecord:
+        record = self._ahead[0]
+        row, columns = record.row, record.chunk.columns
+        size_bytes = columns.item(C_KEY_LENGTH, row) + columns.item(C_VALUE_LENGTH, row)
+        return await done_by_size(partial(read_record, record), size_bytes, COPIED_AT_ONCE_BYTES)
 
     def skip(self) -> None:
         """Pass over the record that `peek` shows."""
         record = self._ahead.popleft()
         self.position = record.offset + 1 if self._ahead else self._read_to
 
-    def take_messages(self, count_max: int, bytes_max: int) -> tuple[bytes, int]:
+    async def take_messages(self, count_max: int, bytes_max: int) -> tuple[bytes, int]:
         """Take records whose offsets follow one another, from the one that `peek` shows, written as
         the messages of a FetchMessageResponse; how many. None if it has headers or no room."""
         _, _, chunk, row = self._ahead[0]
         if chunk.columns.item(C_HEADER_COUNT, row):
             return b"", 0
+        work = partial(self._take_messages, count_max, bytes_max)
+        return await done_by_size(work, chunk.memory.nbytes, COPIED_AT_ONCE_BYTES)
+
+    def _take_messages(self, count_max: int, bytes_max: int) -> tuple[bytes, int]:
+        _, _, chunk, row = self._ahead[0]
         end = min(len(chunk), row + count_max)
         data = _memory_of(chunk)
         room = min(bytes_max, data.nbytes + (end - row) * MESSAGE_REST_BYTES)
@@ -126,7 +146,10 @@ class Reader:
             return True
         try:
             async with await self._consumer.poll(timeout_s) as batch:
-                self._ahead.extend(batch.copy())
+                if batch:
+                    copied = partial(_copied, batch)
+                    found = await done_by_size(copied, batch.size_bytes, COPIED_AT_ONCE_BYTES)
+                    self._ahead.extend(found)
         except Overrun:  # It is read again.
             self._ahead.clear()
             return False
@@ -140,12 +163,27 @@ class Reader:
         await self._consumer.close()
 
 
+class Closings:
+    """What is being closed. Nobody waits for it: a reader may still ask a shard that is gone, for
+    half a minute, and holds up no stream's end and no stop of the broker."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, closing: Coroutine[Any, Any, None]) -> None:
+        """Close something from now on."""
+        task = asyncio.create_task(closing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
 class PartitionReaders:
     """Readers that are open and idle, for callers who name an offset each time."""
 
     def __init__(self, broker: BrokerSide) -> None:
         self._broker = broker
         self._idle: deque[tuple[tuple[object, int], Reader]] = deque()
+        self._closings = Closings()
 
     async def at(self, topic: KnownTopic, partition: int, offset: int) -> Reader:
         """A reader at an offset, for the caller alone until it is given back.
@@ -167,12 +205,25 @@ class PartitionReaders:
         await reader.open(await self._broker.client(), offset)
         return reader
 
-    async def give_back(self, topic: KnownTopic, partition: int, reader: Reader) -> None:
+    def give_back(self, topic: KnownTopic, partition: int, reader: Reader) -> None:
         """The caller has read what it wanted."""
         self._idle.append(((topic.id, partition), reader))
         if len(self._idle) > IDLE_MAX:
-            _, oldest = self._idle.popleft()
-            await oldest.close()
+            self.drop(self._idle.popleft()[1])
+
+    def drop(self, reader: Reader) -> None:
+        """The caller does not know what it has read, or nobody reads there any more."""
+        self._closings.begin(reader.close())
+
+
+def _copied(batch: Batch) -> list[Record]:
+    """Its records in memory of their own, with the places of their keys and values. Raises
+    Overrun."""
+    found = [*batch.copy()]
+    for each in found[:1]:
+        each.chunk.keys = each.chunk.keys or each.chunk.find_keys()
+        each.chunk.values = each.chunk.values or each.chunk.find_values()
+    return found
 
 
 def read_record(record: Record) -> ReadRecord:

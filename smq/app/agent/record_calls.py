@@ -8,16 +8,17 @@ A partition that moves is released by its instance, with its commits, before ano
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any
 
 import grpc
 
 from smq.agent.in_flight import RecordIdentity
 from smq.agent.layouts import PARTITIONS_MAX
-from smq.agent.places import SessionStarts
+from smq.agent.places import SessionStarts, sought
 from smq.agent.proto import mq_agent_pb2 as pb
 from smq.agent.read_records import ReadRecord, WrittenAnswer, record_answer
-from smq.app.agent.apart import done_apart
+from smq.app.agent.apart import done_by_size
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
 from smq.app.agent.feeds import AT_ONCE_BYTES_MAX
@@ -38,6 +39,7 @@ from smq.app.process.clock import wall_ms
 from smq.model.offset_types import OffsetType, WantedPlace
 
 RELEASE_S = 10.0
+ACKED_S = 1.0  # For acknowledgements on their way when a partition goes to another instance.
 LOOK_S = 1.0  # Between two looks for new partitions.
 _BY_OFFSET = {OffsetType.EXACT_OFFSET, OffsetType.RESET_TO_OFFSET}
 
@@ -51,13 +53,15 @@ class RecordCalls:
         self._subscriptions = subscriptions
         self._sharings = sharings
         self._streams: set[RecordStream] = set()
+        self._has_stopped = False
 
     def handlers(self) -> dict[str, Handler]:
         """The calls, by name."""
         return {"SubscribeRecord": self._subscribe}
 
     def end_all(self) -> None:
-        """The process ends: so do all streams."""
+        """The process ends: so do all streams, and those that are still to begin."""
+        self._has_stopped = True
         for each in self._streams:
             each.end()
 
@@ -101,6 +105,8 @@ class RecordCalls:
             share = self._sharings.join(name, topic, partitions_max)
             stream = RecordStream(self._subscriptions, member, topic, share, context)
             self._streams.add(stream)
+            if self._has_stopped:
+                stream.end()
             try:
                 await stream.serve(_starts(topic, init))
             finally:
@@ -130,7 +136,8 @@ def _starts(topic: KnownTopic, init: Init) -> SessionStarts:
         )
         for each in init.partition_offsets
     }
-    others = OffsetType.RESUME_OR_EARLIEST if kind in _BY_OFFSET else kind
+    names_no_time = kind == OffsetType.EXACT_TS_NS and entries and not init.offset_ts_ns
+    others = OffsetType.RESUME_OR_EARLIEST if kind in _BY_OFFSET or names_no_time else kind
     return SessionStarts(entries, WantedPlace(others, ts_ns=init.offset_ts_ns))
 
 
@@ -208,9 +215,7 @@ class RecordStream:
 
     async def _follow(self, starts: SessionStarts) -> None:
         """Release what is another's, and begin what is ours."""
-        for partition in self._share.to_release():
-            await self._release(partition)
-            self._share.release(partition)
+        await asyncio.gather(*map(self._hand_over, self._share.to_release()))
         taken, member, topic = self._share.take(), self._member, self._topic
         if not taken:
             return
@@ -229,9 +234,8 @@ class RecordStream:
         self, subscription: PartitionSubscription, partition: int, note: str
     ) -> None:
         async def write(record: ReadRecord, deliveries: int) -> None:
-            if len(record.value) > AT_ONCE_BYTES_MAX:
-                await done_apart(lambda: record.is_typed)
-            await self._write(record_answer(record, partition, deliveries))
+            answer = partial(record_answer, record, partition, deliveries)
+            await self._write(await done_by_size(answer, record.size_bytes, AT_ONCE_BYTES_MAX))
 
         try:
             if note:
@@ -245,12 +249,20 @@ class RecordStream:
         if not task.cancelled() and task.exception() is not None:
             self.end()  # `_release` raises it: a bug of ours.
 
-    async def _release(self, partition: int) -> None:
-        subscription, task = self._parts.pop(partition)
+    async def _hand_over(self, partition: int) -> None:
+        """Let another instance have a partition, once what ours has of it is acknowledged."""
+        await self._release(partition, ACKED_S)
+        self._share.release(partition)
+
+    async def _release(self, partition: int, acked_s: float = 0) -> None:
+        subscription, task = self._parts[partition]
         subscription.end()
         try:  # Its client may read nothing: that holds up nobody else.
             done, _ = await asyncio.wait([task], timeout=RELEASE_S)
+            if done and acked_s:
+                await subscription.acknowledged(acked_s)
         finally:
+            del self._parts[partition]
             task.cancel()
             await self._subscriptions.end(subscription)
         for each in done:
@@ -286,10 +298,14 @@ class RecordStream:
         if found is None:
             await self._write(_error(f"this stream does not have partition {seek.partition} now"))
             return
-        work = self._subscriptions.seek(found[0], WantedPlace(seek.offset_type, seek.offset))
-        note = await attempted(work)
-        said = note.sentence if isinstance(note, CallRefused) else note
-        await self._write(pb.SubscribeRecordResponse(error=said, partition=seek.partition))
+
+        async def say(note: str) -> None:
+            await self._write(pb.SubscribeRecordResponse(error=note, partition=seek.partition))
+
+        wanted = sought(seek.offset_type, seek.offset)
+        refused = await attempted(self._subscriptions.seek(found[0], wanted, say))
+        if refused is not None:
+            await say(refused.sentence)
 
     async def _say_end(self) -> None:
         """Why the stream ends."""

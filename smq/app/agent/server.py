@@ -125,7 +125,7 @@ async def _serve(inheritance: Inheritance) -> None:
     inheritance.report_ready()
     await _until(stop, tasks)
     parts.commits.stop()
-    for end in parts.endings:
+    for end in (*parts.endings, *(each.gate.stop for each in ports.values())):
         end()
     await asyncio.gather(*(each.close() for each in servers))
     for task in tasks:
@@ -251,7 +251,7 @@ def _parts(
     )
     publishing = PublishCalls(topics, broker, calls, publishers)
     readers, commits = PartitionReaders(broker), GroupCommits(broker, members, topics.is_there)
-    fetching = FetchCalls(topics, broker, readers, subscribers)
+    fetching = FetchCalls(topics, broker, readers, subscribers, store)
     feeds = PartitionFeeds(readers)
     around = SubscriberSurroundings(topics, broker, feeds, commits, subscribers)
     timings = inheritance.timings.rpcs()

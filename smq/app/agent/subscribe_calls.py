@@ -7,13 +7,16 @@ all are to be.
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any
 
 import grpc
 
 from smq.agent.in_flight import InstanceWindows, RecordIdentity
+from smq.agent.places import sought
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.read_records import ReadRecord, WrittenAnswer, message_answer
+from smq.app.agent.apart import COPIED_AT_ONCE_BYTES, done_by_size
 from smq.app.agent.appending import MS_NS
 from smq.app.agent.commits import group_of
 from smq.app.agent.members import InstanceName
@@ -140,7 +143,7 @@ class SubscribeCalls:
                 case "ack":
                     self._take_ack(request.ack, subscription)
                 case "seek":
-                    wanted = WantedPlace(request.seek.offset_type, request.seek.offset)
+                    wanted = sought(request.seek.offset_type, request.seek.offset)
                     await self._seek(answers, wanted, subscription)
                 case _:
                     await answers.say("a stream has one init, which it had")
@@ -158,8 +161,9 @@ class SubscribeCalls:
         self, answers: "StreamAnswers", wanted: WantedPlace, subscription: PartitionSubscription
     ) -> None:
         """Continue elsewhere; an empty control message says that it is done."""
-        note = await attempted(self._subscriptions.seek(subscription, wanted))
-        await answers.say(note.sentence if isinstance(note, CallRefused) else note)
+        refused = await attempted(self._subscriptions.seek(subscription, wanted, answers.say))
+        if refused is not None:
+            await answers.say(refused.sentence)
 
 
 class StreamAnswers:
@@ -171,7 +175,8 @@ class StreamAnswers:
         self._writing = asyncio.Lock()
 
     async def deliver(self, record: ReadRecord, _: int) -> None:
-        await self._write(message_answer(record))
+        answer = partial(message_answer, record)
+        await self._write(await done_by_size(answer, len(record.key), COPIED_AT_ONCE_BYTES))
 
     async def refuse(self, refused: CallRefused) -> None:
         """End a stream with its reason; by a status where the caller can only go elsewhere."""

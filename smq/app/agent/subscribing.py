@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -32,6 +32,7 @@ from smq.app.agent.subscription import (
     AS_BROKER,
     HeldBytes,
     PartitionSubscription,
+    SoughtPlace,
     SubscriberRights,
     SubscriptionTerms,
 )
@@ -125,6 +126,7 @@ class Subscriptions:
         self.around = around
         self.instances = Instances(count_unknown)
         self._held = HeldBytes()
+        self._has_stopped = False
         self._all: dict[PartitionSubscription, InstanceName] = {}
         self._of: defaultdict[InstanceWindows, set[PartitionSubscription]] = defaultdict(set)
 
@@ -197,6 +199,8 @@ class Subscriptions:
         """A subscription is open from now on."""
         self._all[subscription] = name
         self._of[windows].add(subscription)
+        if self._has_stopped:
+            subscription.end()
 
     async def end(self, subscription: PartitionSubscription) -> None:
         """A subscription has ended: commit what it has done, whatever happens to the caller."""
@@ -211,7 +215,9 @@ class Subscriptions:
             self.around.commits.members.note(instance, subscription.name, -1)
 
     def end_all(self) -> None:
-        """The process ends: so do all streams, with what is acknowledged committed."""
+        """The process ends: so do all streams, with what is acknowledged committed, and those that
+        are still to begin."""
+        self._has_stopped = True
         for each in self._all:
             each.end()
 
@@ -236,10 +242,15 @@ class Subscriptions:
         if not settle(offset):
             subscription.terms.instance.count_unknown()
 
-    async def seek(self, subscription: PartitionSubscription, wanted: WantedPlace) -> str:
-        """Continue elsewhere; returns a note. Raises OutOfRange, ValueError, BrokerError."""
+    async def seek(
+        self,
+        subscription: PartitionSubscription,
+        wanted: WantedPlace,
+        say: Callable[[str], Awaitable[object]],
+    ) -> None:
+        """Continue elsewhere, and say so. Raises OutOfRange, ValueError, BrokerError."""
         topic, partition = subscription.topic, subscription.name.partition
         known = await self.places(subscription.terms.named_group, topic, [partition])
         start = await start_at(self.around.broker, topic, partition, wanted, known)
-        await subscription.seek(start.offset, resets=start.resets)
-        return start.note
+        note = partial(say, start.note)
+        await subscription.seek(SoughtPlace(start.offset, start.resets, note))

@@ -11,6 +11,7 @@ those of all streams ALL_HELD_BYTES_MAX of memory, above which each stream has o
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,6 +40,14 @@ GONE = "seek: this stream delivers the partition no more"
 
 Write = Callable[[ReadRecord, int], Awaitable[object]]
 """Writes a record to the stream, with how often it has been delivered."""
+
+
+class SoughtPlace(NamedTuple):
+    """Where to continue, whether that is committed, and what tells the subscriber."""
+
+    offset: int
+    resets: bool
+    say: Callable[[], Awaitable[object]]
 
 
 class HeldBytes:
@@ -99,7 +108,7 @@ class PartitionSubscription:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _reading: asyncio.Task[bool] | None = None
     _seek: "asyncio.Future[None] | None" = None
-    _seek_to: tuple[int, bool] = (0, False)
+    _seek_to: "SoughtPlace | None" = None
     _has_ended: bool = False
 
     def __post_init__(self) -> None:
@@ -141,29 +150,38 @@ class PartitionSubscription:
         self._has_ended = True
         self._news.set()
 
+    async def acknowledged(self, timeout_s: float) -> None:
+        """Wait until all that the subscriber has is done with, or for so long. Nothing is delivered
+        meanwhile."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._held:
+                    self._news.clear()
+                    await self._news.wait()
+
     async def close(self) -> None:
         """Commit what is done with, and let the rest go."""
         self.terms.instance.remove(self.window)
         await self._stop_reading()
         self._hold_nothing()
         await self.commits.flush(self.terms.named_group)
-        await self.reader.close()
+        self.reader.close()
 
-    async def seek(self, offset: int, *, resets: bool) -> None:
-        """Continue at another offset, between two deliveries; what is in flight is forgotten.
+    async def seek(self, place: SoughtPlace) -> None:
+        """Continue elsewhere, between two deliveries; what is in flight is forgotten.
 
         One at a time. Raises ValueError if the partition is delivered no more.
         """
         if self._has_ended:
             raise ValueError(GONE)
-        self._seek, self._seek_to = asyncio.get_running_loop().create_future(), (offset, resets)
+        self._seek, self._seek_to = asyncio.get_running_loop().create_future(), place
         self._news.set()
         await self._seek
 
     async def _carry_out_seek(self) -> None:
-        if self._seek is None:
+        if self._seek is None or self._seek_to is None:
             return
-        offset, resets = self._seek_to
+        offset, resets, say = self._seek_to
         await self._stop_reading()
         self.terms.instance.remove(self.window)
         self._hold_nothing()
@@ -172,6 +190,7 @@ class PartitionSubscription:
         self._begin(offset)
         if resets:
             self._note(offset)
+        await say()  # Before the first record from there: what came earlier was from elsewhere.
         if not self._seek.done():  # Its caller may be gone.
             self._seek.set_result(None)
         self._seek = None

@@ -12,6 +12,8 @@ import grpc
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.filer_pb2 import LogEntry
+from smq.agent.read_records import ReadRecord, WrittenAnswer, field_of
+from smq.app.agent.apart import COPIED_AT_ONCE_BYTES, done_by_size
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.fetch_calls import all_ends_of
 from smq.app.agent.methods import Context, Handler
@@ -50,7 +52,7 @@ class UnflushedCalls:
             try:
                 await _write(context, reader, end)
             finally:
-                await reader.close()
+                self._readers.drop(reader)
         await context.write(pb.GetUnflushedMessagesResponse(end_of_stream=True))
 
 
@@ -64,17 +66,24 @@ async def _write(context: Context, reader: Reader, end: int) -> None:
             sentence = f"the broker gives no records from offset {before} on; ask again"
             raise CallRefused(grpc.StatusCode.UNAVAILABLE, sentence)
         while (shown := reader.peek()) is not None and shown.offset < end:
-            record = reader.take_plain()
-            entry = LogEntry(
-                ts_ns=record.ts_ns,
-                partition_key_hash=key_hash(record.key),
-                data=record.value,
-                key=record.key,
-                offset=record.offset,
-            )
-            await context.write(pb.GetUnflushedMessagesResponse(message=entry))
+            record = await reader.take_plain()
+            answer = partial(entry_answer, record)
+            await context.write(await done_by_size(answer, record.size_bytes, COPIED_AT_ONCE_BYTES))
         if reader.peek() is not None:
             return
+
+
+def entry_answer(record: ReadRecord) -> WrittenAnswer:
+    """A GetUnflushedMessagesResponse."""
+    rest = LogEntry(
+        ts_ns=record.ts_ns,
+        partition_key_hash=key_hash(record.key),
+        key=record.key,
+        offset=record.offset,
+    )
+    data = field_of(LogEntry.DATA_FIELD_NUMBER, [record.value])
+    pieces = rest.SerializeToString(), *data
+    return WrittenAnswer(*field_of(pb.GetUnflushedMessagesResponse.MESSAGE_FIELD_NUMBER, pieces))
 
 
 def key_hash(key: bytes) -> int:

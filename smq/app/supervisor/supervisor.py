@@ -5,7 +5,8 @@ It touches no data and always has a single thread, so a fork copies nothing in m
 
 A process that dies is restarted at once, with growing pauses if it keeps dying young. A restarted
 shard gets the next generation, made durable before the fork. SIGTERM, SIGINT and SIGHUP stop the
-broker: all processes are asked to end, and killed at the deadline.
+broker: the agent is asked to end first, for its last commits need the others; then these are, and
+all are killed at the deadline.
 
 `smq.app.supervisor.serve` prepares its resources; `smq.app.process.child` begins and ends a fork.
 """
@@ -13,7 +14,7 @@ broker: all processes are asked to end, and killed at the deadline.
 import os
 import select
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -38,6 +39,8 @@ from smq.model.config import bracketed
 from smq.security.listeners import UNIX, Endpoint, grpc_listeners, http_told_host, listeners_of
 
 STOP_DEADLINE_MS = 4500  # The documented limit is 5 s; the kernel needs the rest to free memory.
+AGENT_FIRST_MS = 1000  # Then the others end with it: a client that does not read holds up no stop.
+assert AGENT_FIRST_MS < STOP_DEADLINE_MS
 LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
 YOUNG_MS = 1000  # A process that dies younger has not served.
 RESTART_PAUSE_MS_MIN = 100
@@ -113,6 +116,7 @@ class Supervisor:
     processes: list[Process] = field(default_factory=list)
     announced: bool = False
     stopping: bool = False
+    all_asked: bool = False  # To end.
     exit_code: int = 0
 
     def run(self) -> int:
@@ -272,15 +276,26 @@ class Supervisor:
             return
         self.stopping = True
         self.say("stopping")
-        for process in self.processes:
-            if process.pid:
-                signal.pidfd_send_signal(process.pidfd, signal.SIGTERM)
+        self._ask_to_end([each for each in self.processes if each.name == AGENT])
+        self.loop.call_later(AGENT_FIRST_MS, self._ask_the_rest)
         self.loop.call_later(STOP_DEADLINE_MS, self._kill_the_rest)
         self._stop_when_all_ended()
 
     def _stop_when_all_ended(self) -> None:
         if not any(process.pid for process in self.processes):
             self.loop.stop()
+        elif not any(process.pid for process in self.processes if process.name == AGENT):
+            self._ask_the_rest()
+
+    def _ask_the_rest(self) -> None:
+        if not self.all_asked:
+            self.all_asked = True
+            self._ask_to_end([each for each in self.processes if each.name != AGENT])
+
+    def _ask_to_end(self, processes: Sequence[Process]) -> None:
+        for process in processes:
+            if process.pid:
+                signal.pidfd_send_signal(process.pidfd, signal.SIGTERM)
 
     def _kill_the_rest(self) -> None:
         for process in self.processes:

@@ -1,7 +1,8 @@
 """Reading without a subscription: what a FetchMessage gives, and what is said of a partition."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from threading import Timer
 from typing import Any
@@ -20,9 +21,12 @@ from smq.app.agent.fetch_calls import (
     _wanted,
     _WrittenMessages,
 )
-from smq.app.agent.gate import OpenGate
+from smq.app.agent.gate import CallGate, OpenGate
 from smq.app.agent.methods import Context, service_of
+from smq.shard.quotas import ClientQuotas
 from tests.app.agent.doors import Doors, refused, stubs_of
+from tests.app.agent.streams import soon
+from tests.app.agent.test_gate import Access
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -151,6 +155,39 @@ def test_a_long_poll_ends_with_the_first_record_or_with_its_time(doors: Doors) -
     assert [each.value for each in found.messages] == [b"b"]
 
 
+def test_a_long_poll_waits_for_min_bytes_or_its_time(doors: Doors) -> None:
+    name, topic = topic_with(doors, [b"a"])
+    with doors.smq.connect() as client, client.producer() as producer:
+        first = Timer(0.1, producer.send, (name, b"b"))
+        second = Timer(0.6, producer.send, (name, b"c" * 1000))
+        for each in (first, second):
+            each.start()
+        found = fetch(doors, topic, 0, max_wait_ms=15_000, min_bytes=1000)
+        for each in (first, second):
+            each.join()
+    assert [each.value[:1] for each in found.messages] == [b"a", b"b", b"c"]
+    found = fetch(doors, topic, 0, max_wait_ms=100, min_bytes=100_000)
+    assert len(found.messages) == 3
+    assert len(fetch(doors, topic, 0, min_bytes=100_000).messages) == 3  # It does not wait.
+
+
+def test_uncommitted_records_are_not_fetched_and_aborted_ones_never(doors: Doors) -> None:
+    name, topic = topic_with(doors, [b"a"])
+    with doors.smq.connect() as client, client.producer(transactional_id=name) as producer:
+        with suppress(ZeroDivisionError), producer.transaction():
+            producer.send(name, b"b")
+            producer.flush()
+            assert [each.value for each in fetch(doors, topic, 0).messages] == [b"a"]
+            assert [*fetch(doors, topic, 1, max_wait_ms=100).messages] == []
+            raise ZeroDivisionError
+        with producer.transaction():
+            producer.send(name, b"c")
+    soon(lambda: fetch(doors, topic, 1).next_offset == 3)  # Markers come after the decision.
+    assert [*fetch(doors, topic, 1).messages] == []
+    found = fetch(doors, topic, 3, max_wait_ms=15_000)
+    assert [each.value for each in found.messages] == [b"c"]
+
+
 def test_a_partition_is_described_as_it_is(doors: Doors) -> None:
     _, topic = topic_with(doors, [b"a", b"b", b"c"])
     whole = Partition(ring_size=2520, range_start=0, range_stop=2520)
@@ -160,6 +197,27 @@ def test_a_partition_is_described_as_it_is(doors: Doors) -> None:
     assert found.timestamp_range.earliest_timestamp_ns == 1_790_000_000_000 * 10**6
     assert found.timestamp_range.latest_timestamp_ns == 1_790_000_000_002 * 10**6
     assert (found.record_count, found.active_subscriptions, found.error) == (3, 0, "")
+
+
+def test_a_sealed_partition_is_described_by_the_records_and_times_of_its_files(
+    doors: Doors,
+) -> None:
+    """A marker is no record there, and the first record need not have the earliest time."""
+    name, topic = topic_with(doors, [], **{"smq.seal.ms": "1", "smq.seal.bytes": "1"})
+    with (
+        doors.smq.connect() as client,
+        client.producer(transactional_id=name) as producer,
+        producer.transaction(),
+    ):
+        for at in (5, 3, 4):
+            producer.send(name, b"x", timestamp_ms=1_790_000_000_000 + at)
+    whole = Partition(ring_size=2520, range_start=0, range_stop=2520)
+    asked = pb.GetPartitionRangeInfoRequest(topic=topic, partition=whole)
+    soon(lambda: doors.broker.GetPartitionRangeInfo(asked).record_count == 3)
+    found = doors.broker.GetPartitionRangeInfo(asked)
+    assert found.offset_range == pb.OffsetRangeInfo(latest_offset=3, high_water_mark=4)
+    assert found.timestamp_range.earliest_timestamp_ns == 1_790_000_000_003 * 10**6
+    assert found.timestamp_range.latest_timestamp_ns == 1_790_000_000_005 * 10**6
 
 
 def test_an_empty_partition_is_described_too(doors: Doors) -> None:
@@ -178,9 +236,9 @@ def test_all_answers_together_are_bounded_and_each_goes_on(
     fetched = FetchedBytes()
     wanted = _wanted(pb.FetchMessageRequest())
     one, other = _WrittenMessages(wanted, fetched), _WrittenMessages(wanted, fetched)
-    one.add(b"x" * 60, 1)
+    one.add([b"x" * 60], 1)
     rooms = [one.has_room]
-    other.add(b"x" * 60, 1)
+    other.add([b"x" * 60], 1)
     rooms += [one.has_room, _WrittenMessages(wanted, fetched).has_room]
     other.let_go()
     rooms.append(one.has_room)
@@ -197,8 +255,8 @@ def test_an_answer_that_is_sent_counts_no_more() -> None:
         async def fetch(_: Any, call: Context) -> Any:
             found = _WrittenMessages(_wanted(pb.FetchMessageRequest()), fetched)
             call.when_done(found.let_go)
-            found.add(b"", 1)
-            found.add(pb.FetchMessageResponse(error="x" * 10**6).SerializeToString(), 1)
+            found.add([], 1)
+            found.add([pb.FetchMessageResponse(error="x" * 10**6).SerializeToString()], 1)
             held.append(fetched.total)
             rest = pb.FetchMessageResponse(next_offset=7)
             return WrittenAnswer(rest.SerializeToString(), *found.hand_out())
@@ -224,3 +282,74 @@ def test_an_answer_that_is_sent_counts_no_more() -> None:
 
     asyncio.run(talk())
     assert held[0] > 10**6
+
+
+class StalledRelay:
+    """Passes a connection on to a server, and takes nothing of its answers."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def open(self) -> int:
+        """The port to connect to."""
+        self._server = await asyncio.start_server(self._passed, "127.0.0.1", 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def _passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1024)
+        self._writers += [writer, far_writer]
+        head = await far_reader.readexactly(9)  # Of its settings, for which a client waits.
+        writer.write(head + await far_reader.readexactly(int.from_bytes(head[:3])))
+        with suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                far_writer.write(data)
+
+    def close(self) -> None:
+        self._server.close()
+        for each in self._writers:
+            each.close()
+
+
+def plain_gate() -> CallGate:
+    return CallGate("GRPC", Access(has_rules=False), ClientQuotas())
+
+
+@pytest.mark.parametrize("gate", [OpenGate, plain_gate], ids=["as a stream", "unary"])
+def test_an_answer_that_is_not_taken_counts_no_more_after_its_time(
+    gate: Callable[[], CallGate],
+) -> None:
+    async def talk() -> None:
+        fetched, begun = FetchedBytes(), asyncio.Event()
+
+        async def fetch(_: Any, call: Context) -> Any:
+            found = _WrittenMessages(_wanted(pb.FetchMessageRequest()), fetched)
+            call.when_done(found.let_go)
+            found.add([pb.FetchMessageResponse(error="x" * 10**7).SerializeToString()], 1)
+            begun.set()
+            call.give_up_after(0.2)
+            return WrittenAnswer(*found.hand_out())
+
+        service = mq_broker_pb2.DESCRIPTOR.services_by_name["SeaweedMessaging"]
+        server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
+        handlers, timings = {"FetchMessage": fetch}, RpcTimings.private()
+        server.add_generic_rpc_handlers([service_of(service, handlers, timings, gate())])
+        relay = StalledRelay(server.add_insecure_port("127.0.0.1:0"))
+        port = await relay.open()
+        await server.start()
+        asking = asyncio.create_task(asyncio.to_thread(ask, port))
+        async with asyncio.timeout(30):
+            await begun.wait()
+            while fetched.total:  # noqa: ASYNC110  (gRPC tells nobody)
+                await asyncio.sleep(0.01)
+        assert not asking.done()
+        relay.close()
+        await server.stop(0)
+        await asking
+
+    def ask(port: int) -> None:
+        service = mq_broker_pb2.DESCRIPTOR.services_by_name["SeaweedMessaging"]
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel, suppress(grpc.RpcError):
+            stubs_of(service, channel).FetchMessage(pb.FetchMessageRequest(), timeout=40)
+
+    asyncio.run(talk())

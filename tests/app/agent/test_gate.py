@@ -1,6 +1,7 @@
 """What lets a call in, how long it stays, and what it may: with fakes for gRPC and for time."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from ssl import DER_cert_to_PEM_cert
 from typing import Any
@@ -9,8 +10,10 @@ import grpc
 import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
+from smq.agent.read_records import WrittenAnswer
 from smq.agent.topic_names import TopicName
 from smq.app.agent import gate as gate_room
+from smq.app.agent.apart import COPIED_AT_ONCE_BYTES
 from smq.app.agent.gate import Call, CallGate, OpenGate, host_of
 from smq.app.agent.logins import MetadataLogins
 from smq.app.agent.refusals import CallRefused, NotAllowed
@@ -275,6 +278,27 @@ def test_a_call_ends_when_its_login_does(
         called(gate, "ListTopics", work)
 
 
+@pytest.mark.parametrize(
+    ("method", "is_ended"),
+    [("FetchMessage", True), ("SubscriberToSubCoordinator", True), ("PublishMessage", False)],
+)
+def test_a_stop_ends_calls_that_only_wait(method: str, *, is_ended: bool) -> None:
+    async def talk() -> Any:
+        gate, given = gate_with(Access(has_rules=False)), Context()
+        call = await gate.enter(given, method)
+        with gate.opened(call):
+            gate.stop()
+            await asyncio.sleep(0)
+        return "it goes on"
+
+    if is_ended:
+        with pytest.raises(CallRefused, match="the broker stops") as raised:
+            asyncio.run(talk())
+        assert raised.value.status is grpc.StatusCode.UNAVAILABLE
+    else:
+        assert asyncio.run(talk()) == "it goes on"
+
+
 def test_a_client_that_goes_is_no_refusal() -> None:
     async def talk() -> None:
         task = asyncio.create_task(leave())
@@ -310,6 +334,24 @@ def test_nothing_is_read_or_written_after_a_right_has_gone() -> None:
         with pytest.raises(CallRefused, match="allowed no more"):
             called(gate_with(access), "SubscribeMessage", work, context)
         assert context.written == []
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_large_answer_is_put_together_apart(*, is_large: bool) -> None:
+    names = list[str]()
+
+    class Answer(WrittenAnswer):
+        def join(self) -> None:
+            names.append(threading.current_thread().name.partition("_")[0])
+            super().join()
+
+    async def write(call: Call) -> None:
+        await call.write(Answer(b"head", b"x" * (COPIED_AT_ONCE_BYTES - 4 + is_large)))
+
+    context = Context()
+    called(gate_with(Access(has_rules=False)), "SubscribeMessage", write, context)
+    assert names == ["apart"] * is_large
+    assert len(context.written[0].SerializeToString()) == COPIED_AT_ONCE_BYTES + is_large
 
 
 # --- quotas ------------------------------------------------------------------------------------

@@ -10,12 +10,20 @@ import pytest
 from smq.agent.layouts import RingLayout
 from smq.agent.proto.mq_broker_pb2 import DataMessage, FetchMessageResponse
 from smq.agent.topic_names import TopicName
+from smq.app.agent import readers as readers_room
+from smq.app.agent.apart import COPIED_AT_ONCE_BYTES
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.readers import HEADERS_AT_ONCE, IDLE_MAX, PartitionReaders, Reader
 from smq.app.agent.topics import KnownTopic
 from smq.testing.smq_broker import SmqBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(params=[0, COPIED_AT_ONCE_BYTES], ids=["apart", "at once"])
+def copied_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is copied in threads, or nothing so small."""
+    monkeypatch.setattr(readers_room, "COPIED_AT_ONCE_BYTES", request.param)
 
 
 @pytest.fixture
@@ -42,6 +50,7 @@ async def some(reader: Reader, count: int) -> list[int]:
     return found
 
 
+@pytest.mark.usefixtures("copied_at_once")
 def test_a_reader_goes_on_and_goes_elsewhere(broker: SmqBroker) -> None:
     topic = filled(broker, 100)
 
@@ -57,7 +66,7 @@ def test_a_reader_goes_on_and_goes_elsewhere(broker: SmqBroker) -> None:
             assert reader.position == offset + 1
         assert not await reader.wait(0)
         assert reader.position == 100
-        await readers.give_back(topic, 0, reader)
+        readers.give_back(topic, 0, reader)
         assert await readers.at(topic, 0, 100) is reader
         await reader.close()
         side.close()
@@ -65,6 +74,7 @@ def test_a_reader_goes_on_and_goes_elsewhere(broker: SmqBroker) -> None:
     asyncio.run(talk())
 
 
+@pytest.mark.usefixtures("copied_at_once")
 def test_a_reader_writes_messages_of_what_it_has_read(broker: SmqBroker) -> None:
     topic = filled(broker, 100)
 
@@ -75,7 +85,7 @@ def test_a_reader_writes_messages_of_what_it_has_read(broker: SmqBroker) -> None
         for count_max, bytes_max in ((5, 10_000), (1000, 60), (1000, 10_000)):
             while reader.peek() is None:
                 assert await reader.wait(5)
-            data, count = reader.take_messages(count_max, bytes_max)
+            data, count = await reader.take_messages(count_max, bytes_max)
             assert 0 < count <= count_max
             assert len(data) <= bytes_max
             found.MergeFromString(data)
@@ -85,7 +95,7 @@ def test_a_reader_writes_messages_of_what_it_has_read(broker: SmqBroker) -> None
         await reader.seek(50)
         while reader.peek() is None:
             assert await reader.wait(5)
-        assert reader.take_messages(10, 3) == (b"", 0)
+        assert await reader.take_messages(10, 3) == (b"", 0)
         assert (await reader.take()).offset == 50
         await reader.close()
         side.close()
@@ -109,7 +119,7 @@ def test_headers_are_written_where_they_are_and_only_for_who_has_them(broker: Sm
             await reader.wait(5)
             while (shown := reader.peek()) is not None:
                 take_all = len(found) < 3
-                record = await reader.take() if take_all else reader.take_plain()
+                record = await (reader.take() if take_all else reader.take_plain())
                 found.append(
                     [
                         (each.key, each.value if each.HasField("value") else None)
@@ -137,7 +147,10 @@ def test_a_reader_that_is_given_back_last_replaces_the_oldest(broker: SmqBroker)
         readers = PartitionReaders(BrokerSide(broker.data_dir))
         for number in range(IDLE_MAX + 3):
             other = topic._replace(id=UUID(int=number))
-            await readers.give_back(other, 0, Closable())  # type: ignore[arg-type]
+            readers.give_back(other, 0, Closable())  # type: ignore[arg-type]
+        async with asyncio.timeout(60):
+            while Closable.closed < 3:  # noqa: ASYNC110  (nobody waits for it)
+                await asyncio.sleep(0)
         assert Closable.closed == 3
 
     asyncio.run(talk())

@@ -1,16 +1,13 @@
 """SubscribeRecord of a real broker: typed records, and partitions that instances share."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
-from smq.agent.in_flight import InstanceWindows
-from smq.agent.places import SessionStarts
 from smq.agent.proto import mq_agent_pb2 as pb
 from smq.agent.proto.mq_broker_pb2 import ConfigureTopicRequest, GetTopicSubscribersRequest
 from smq.agent.proto.mq_schema_pb2 import (
@@ -21,16 +18,14 @@ from smq.agent.proto.mq_schema_pb2 import (
     Topic,
     Value,
 )
-from smq.app.agent.members import InstanceName
-from smq.app.agent.record_calls import RELEASE_S, RecordStream
+from smq.app.agent.record_calls import RELEASE_S
 from smq.app.agent.refusals import CallRefused
-from smq.app.agent.starts import PlacesKnown
-from smq.app.agent.subscribing import GroupInstance
 from smq.client.kafka.group_admin import committed_offsets
 from smq.client.locate import cluster_at
-from smq.model.offset_types import Start, WantedPlace
 from tests.app.agent.doors import Doors, refused
+from tests.app.agent.lone_stream import OurShare, Part, Places, TheirEnd, starts, stream_of, until
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
+from tests.app.agent.test_subscribe_calls import FIRST_MS, SEEKS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -209,6 +204,68 @@ def test_a_seek_goes_on_elsewhere_in_one_partition(doors: Doors) -> None:
     stream.finish()
 
 
+def test_a_seek_has_each_offset_type_and_is_by_time_too(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    with doors.smq.connect() as client, client.producer() as producer:
+        for number in range(5):
+            value = order(number).SerializeToString()
+            producer.send(kafka_name(topic), value, timestamp_ms=FIRST_MS + number)
+    stream = subscribed(doors, init(topic))
+    stream.read_many(5)
+    for kind, number, first in SEEKS:
+        seek = pb.SubscribeRecordRequest.SeekMessage(offset=number, offset_type=kind)
+        stream.send(pb.SubscribeRecordRequest(seek=seek))
+        assert numbers(stream.read_many(1 + 5 - first)) == [*range(first, 5)]
+    stream.finish()
+
+
+def test_a_subscriber_gets_committed_records_and_no_aborted_ones(doors: Doors) -> None:
+    topic, _ = topic_of(doors)
+    fill(doors, topic, 0, range(1))
+    name, stream = kafka_name(topic), subscribed(doors, init(topic))
+    assert numbers([stream.read()]) == [0]
+    with doors.smq.connect() as client, client.producer(transactional_id=name) as producer:
+        for number in (1, 2):
+            with suppress(ZeroDivisionError), producer.transaction():
+                producer.send(name, order(number).SerializeToString())
+                producer.flush()
+                if number == 1:
+                    raise ZeroDivisionError
+    assert numbers([stream.read()]) == [2]
+    [end] = stream.finish()
+    assert end.is_end_of_stream
+
+
+@pytest.mark.parametrize(("asked", "count"), [(0, 128), (-1, 128), (3, 3)])
+def test_as_many_records_are_unacknowledged_as_the_window_has(
+    doors: Doors, asked: int, count: int
+) -> None:
+    topic, _ = topic_of(doors)
+    fill(doors, topic, 0, range(140))
+    stream = subscribed(doors, init(topic, sliding_window_size=asked), metadata=EXPLICIT)
+    assert numbers(stream.read_many(count)) == [*range(count)]
+    last = count - 1
+    stream.send(pb.SubscribeRecordRequest(offset=last, ack_partition=0, nack=True))
+    assert stream.read().offset == last  # And no further one before it.
+    stream.send(pb.SubscribeRecordRequest(offset=0, ack_partition=0))
+    assert numbers([stream.read()]) == [count]
+    stream.finish()
+
+
+def test_a_session_by_time_resumes_partitions_without_an_entry(doors: Doors) -> None:
+    topic, ranges = topic_of(doors, 2)
+    for partition in range(2):
+        fill(doors, topic, partition, range(10 * partition, 10 * partition + 3))
+    stream = subscribed(doors, init(topic))
+    stream.read_many(6)
+    stream.finish()
+    entry = PartitionOffset(partition=ranges[1], start_ts_ns=1)
+    stream = subscribed(doors, init(topic, kind=T.EXACT_TS_NS, partition_offsets=[entry]))
+    fill(doors, topic, 0, range(3, 4))
+    assert sorted(numbers(stream.read_many(4))) == [3, 10, 11, 12]
+    stream.finish()
+
+
 def test_bad_beginnings_end_the_stream_with_the_reason(doors: Doors) -> None:
     topic, _ = topic_of(doors)
     bad = PartitionOffset(partition=Partition(ring_size=7))
@@ -287,92 +344,6 @@ def test_many_groups_read_a_partition_while_one_of_them_reads_nothing(doors: Doo
         assert numbers(stream.read_many(50)) == [*range(50)]
     for stream in (*streams, silent):
         stream.cancel()
-
-
-class Part:
-    """A partition that delivers nothing until it ends."""
-
-    def __init__(self) -> None:
-        self._over = asyncio.Event()
-
-    async def run(self, _: object) -> None:
-        await self._over.wait()
-
-    def end(self) -> None:
-        self._over.set()
-
-
-class Places:
-    """Subscriptions, which know what was asked of them, and those of them that are open."""
-
-    def __init__(self, note: str = "") -> None:
-        self.asked: list[list[int]] = []
-        self.open: set[Part] = set()
-        self._note = note
-        self.around = SimpleNamespace(topics=SimpleNamespace(find_or_none=lambda _: None))
-
-    async def places(self, group: object, topic: object, partitions: list[int]) -> PlacesKnown:
-        self.asked.append(partitions)
-        return PlacesKnown({}, {})
-
-    async def begin(self, *_: object) -> tuple[Part, Start]:
-        part = Part()
-        self.open.add(part)
-        return part, Start(0, note=self._note)
-
-    async def end(self, part: Part) -> None:
-        for _ in range(3):
-            await asyncio.sleep(0)
-        self.open.remove(part)
-
-
-class OurShare:
-    """A share that has all its partitions from the first."""
-
-    def __init__(self, partition_count: int) -> None:
-        self._to_take = [(each, False) for each in range(partition_count)]
-        self.news = asyncio.Event()
-
-    def to_release(self) -> list[int]:
-        return []
-
-    def take(self) -> list[tuple[int, bool]]:
-        taken, self._to_take = self._to_take, []
-        return taken
-
-
-class TheirEnd:
-    """The other end of a stream: it sends nothing until it goes away, and reads nothing."""
-
-    def __init__(self) -> None:
-        self.is_gone = asyncio.Event()
-
-    async def read(self) -> Any:
-        await self.is_gone.wait()
-        return grpc.aio.EOF
-
-    async def write(self, _: object) -> None:
-        await self.is_gone.wait()
-        raise CallRefused(grpc.StatusCode.CANCELLED, "the client has gone")
-
-
-def stream_of(places: Places, share: OurShare, context: TheirEnd) -> RecordStream:
-    instance = GroupInstance(InstanceName("g", "i"), InstanceWindows(), "", 1, lambda _: False)
-    anything: Any = instance
-    return RecordStream(places, instance, anything, share, context)  # type: ignore[arg-type]
-
-
-def starts() -> SessionStarts:
-    return SessionStarts({}, WantedPlace(int(OffsetType.RESUME_OR_EARLIEST)))
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so."""
-    for _ in range(10_000):
-        if is_so():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("what the test waits for did not come")
 
 
 def test_all_partitions_that_are_taken_are_asked_for_at_once() -> None:

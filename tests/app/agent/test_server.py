@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,16 +14,36 @@ import pytest
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Topic
 from smq.app.agent.gate import RpcContext
-from smq.app.agent.server import OPTIONS, STREAMS_PER_CONNECTION_MAX
+from smq.app.agent.server import OPTIONS, STOP_WAIT_S, STREAMS_PER_CONNECTION_MAX
 from smq.testing.smq_broker import SmqBroker
-from tests.app.agent.doors import SETTINGS, opened
+from tests.app.agent.doors import SETTINGS, opened, refused
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
+from tests.app.agent.test_record_calls import init as record_init
+from tests.app.agent.test_subscribe_calls import init as message_init
 
 pytestmark = pytest.mark.timeout(120)
 NUMBERED = 1000  # As many as a publisher may send again.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 PINGS = {"grpc.keepalive_time_ms", "grpc.http2.min_ping_interval_without_data_ms"}
 PENDING = "grpc.server_max_unrequested_time_in_server"
+
+
+def test_the_limits_of_a_port_are_those_of_the_docs() -> None:
+    assert dict(OPTIONS) == {
+        "grpc.so_reuseport": 1,
+        "grpc.max_receive_message_length": 16 * 1024 * 1024,
+        "grpc.max_send_message_length": 100 * 1024 * 1024,
+        "grpc.max_concurrent_streams": 1000,
+        "grpc.server_max_unrequested_time_in_server": 600,
+        "grpc.max_connection_idle_ms": 600_000,
+        "grpc.server_handshake_timeout_ms": 10_000,
+        "grpc.max_metadata_size": 16 * 1024,
+        "grpc.absolute_max_metadata_size": 16 * 1024,
+        "grpc.keepalive_time_ms": 60_000,
+        "grpc.keepalive_timeout_ms": 20_000,
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.min_ping_interval_without_data_ms": 10_000,
+    }
 
 
 class FrameCounter:
@@ -227,6 +248,40 @@ def test_a_message_above_the_limit_and_large_metadata_are_refused_alone(tmp_path
             doors.broker.TopicExists(small, metadata=(("large", "x" * (1 << 20)),))
         assert raised.value.code() is not grpc.StatusCode.OK
         assert not doors.broker.TopicExists(small).exists
+
+
+@pytest.mark.slow
+def test_a_stop_ends_what_is_open_at_both_doors_and_waits_for_no_subscriber(tmp_path: Path) -> None:
+    with SmqBroker(tmp_path, SETTINGS) as broker, opened(broker) as doors:
+        topic, ranges = topic_of(doors, 3)
+        with broker.connect() as client, client.producer() as producer:
+            for partition in range(3):
+                producer.send(kafka_name(topic), b"x", key=b"k", partition=partition)
+        records = [
+            OpenStream(doors.agent.SubscribeRecord, record_init(topic, group))
+            for group in ("one", "two")
+        ]
+        messages = [
+            OpenStream(doors.broker.SubscribeMessage, message_init(topic, each, consumer_group="g"))
+            for each in ranges
+        ]
+        said = pb.SubscriberToSubCoordinatorRequest.InitMessage(
+            consumer_group="told", consumer_group_instance_id="i", topic=topic
+        )
+        init = pb.SubscriberToSubCoordinatorRequest(init=said)
+        coordinated = OpenStream(doors.broker.SubscriberToSubCoordinator, init)
+        for stream, count in (*((each, 3) for each in records), *((each, 1) for each in messages)):
+            stream.read_many(count)
+        coordinated.read()
+        began = time.monotonic()
+        broker.stop()
+        took_s = time.monotonic() - began
+        ends = [each.is_end_of_stream for stream in records for each in stream.finish()]
+        ends += [each.ctrl.is_end_of_stream for stream in messages for each in stream.finish()]
+        assert ends == [True] * 5
+        with refused(grpc.StatusCode.UNAVAILABLE, "the broker stops"):
+            coordinated.read()
+        assert took_s < STOP_WAIT_S
 
 
 @pytest.mark.slow

@@ -284,6 +284,36 @@ def test_a_seek_goes_on_elsewhere_and_says_when_it_is_done(doors: Doors) -> None
     stream.finish()
 
 
+SEEKS = (
+    (T.EXACT_TS_NS, (FIRST_MS + 3) * 10**6, 3),
+    (T.EXACT_TS_NS, (FIRST_MS + 1) * 10**6 + 1, 2),
+    (T.RESUME_OR_EARLIEST, 2, 2),  # As SeaweedMQ: who gives no type means an offset.
+    (T.RESUME_OR_LATEST, 1, 1),
+    (T.RESET_TO_EARLIEST, 9, 0),
+    (T.RESET_TO_OFFSET, 4, 4),
+)
+"""Each offset type of a seek, its number, and the first of five records behind it."""
+
+
+def test_a_seek_has_each_offset_type_and_is_by_time_too(doors: Doors) -> None:
+    topic, partition = filled(doors, 5)
+    stream = subscribed(doors, init(topic, partition, consumer_group="seeker"))
+    stream.read_many(5)
+    for kind, number, first in SEEKS:
+        said = pb.SubscribeMessageRequest.SeekMessage(offset=number, offset_type=kind)
+        stream.send(pb.SubscribeMessageRequest(seek=said))
+        done, *answers = stream.read_many(1 + 5 - first)
+        assert done.ctrl == pb.SubscribeMessageResponse.SubscribeCtrlMessage()
+        assert values(answers) == [b"%d" % each for each in range(first, 5)]
+    said = pb.SubscribeMessageRequest.SeekMessage(offset_type=T.RESET_TO_LATEST)
+    stream.send(pb.SubscribeMessageRequest(seek=said))
+    stream.read()
+    soon(lambda: committed(doors, "seeker", topic) == 5)
+    stream.send(pb.SubscribeMessageRequest(seek=pb.SubscribeMessageRequest.SeekMessage(offset=77)))
+    assert "out of range: the partition has 0 to 5" in stream.read().ctrl.error
+    stream.finish()
+
+
 def test_a_record_that_a_filter_holds_back_counts_as_acknowledged(doors: Doors) -> None:
     topic, partition = filled(doors, 10)
     wanted = "_offset = 2 or _value = '7'"

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from smq.app.agent.live import LiveSubscriber
 from smq.app.agent.subscription import (
     HELD_RECORD_BYTES,
     PartitionSubscription,
+    SoughtPlace,
     SubscriptionTerms,
 )
 from smq.app.agent.topics import KnownTopic
@@ -25,6 +27,7 @@ from smq.client.names import TopicPartition
 
 TOPIC = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
 NAME = TopicPartition("t", 0)
+SAID = -1, 0  # Of a seek: that it is done.
 NOBODY = LiveSubscriber(
     topic=TOPIC.id,
     partition=RingRange(2520, 0, 2520, 0),
@@ -73,7 +76,7 @@ class Log:
         self.position = offset
         self._ahead = deque(row(each) for each in self._rows if each >= offset)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self.closed = True
 
 
@@ -123,6 +126,10 @@ class Running:
     async def write(self, message: ReadRecord, deliveries: int) -> None:
         await self.written.put((message.offset, deliveries))
 
+    async def seek(self, offset: int, *, resets: bool = False) -> None:
+        said = partial(self.written.put, SAID)
+        await self.subscription.seek(SoughtPlace(offset, resets, said))
+
     async def read(self, count: int) -> list[tuple[int, int]]:
         async with asyncio.timeout(10):
             return [await self.written.get() for _ in range(count)]
@@ -163,6 +170,32 @@ def test_a_full_window_holds_the_reader_back_until_an_ack() -> None:
     asyncio.run(talk())
 
 
+def test_acknowledgements_on_their_way_are_waited_for_and_others_not_for_long() -> None:
+    async def talk() -> None:
+        found = Running(Log(0, 1))
+        task = asyncio.create_task(found.subscription.run(found.write))
+        await found.read(2)
+        found.subscription.end()
+        await task
+        waiting = asyncio.create_task(found.subscription.acknowledged(60))
+        for offset in (0, 1):
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            found.subscription.acknowledge(offset)
+        await waiting
+        assert found.commits.offsets == [1, 2]
+
+        other = Running(Log(0))
+        task = asyncio.create_task(other.subscription.run(other.write))
+        await other.read(1)
+        other.subscription.end()
+        await task
+        await other.subscription.acknowledged(0.01)
+        assert other.commits.offsets == []
+
+    asyncio.run(talk())
+
+
 def test_a_refused_record_is_delivered_again_before_new_ones() -> None:
     async def talk() -> None:
         async with running(Log(0)) as found:
@@ -190,9 +223,9 @@ def test_a_seek_forgets_what_is_in_flight_and_a_reset_commits() -> None:
     async def talk() -> None:
         async with running(Log(0, 1, 2)) as found:
             await found.read(3)
-            await found.subscription.seek(1, resets=True)
+            await found.seek(1, resets=True)
             assert found.commits.offsets == [1]
-            assert await found.read(2) == [(1, 1), (2, 1)]
+            assert await found.read(3) == [SAID, (1, 1), (2, 1)]
             assert not found.subscription.acknowledge(0)
             assert found.subscription.acknowledge(1)
             assert found.commits.offsets == [1, 2]
@@ -203,9 +236,9 @@ def test_a_seek_forgets_what_is_in_flight_and_a_reset_commits() -> None:
 def test_a_seek_of_a_partition_that_is_released_is_refused() -> None:
     async def talk() -> None:
         async with running(Log()) as found:
-            seeking = asyncio.create_task(found.subscription.seek(1, resets=False))
+            seeking = asyncio.create_task(found.seek(1))
             found.subscription.end()
-            for seek in (seeking, found.subscription.seek(0, resets=False)):
+            for seek in (seeking, found.seek(0)):
                 with pytest.raises(ValueError, match="delivers the partition no more"):
                     async with asyncio.timeout(10):
                         await seek

@@ -131,6 +131,11 @@ class Batch:
             if record.value is not None and _content_type(record) == content_type
         )
 
+    @property
+    def size_bytes(self) -> int:
+        """How much memory its records have; `copy` takes as much once more."""
+        return sum(each.size_bytes for each in self._lent())
+
     def copy(self) -> "Batch":
         """The same records in memory of their own, which stays valid. Raises Overrun."""
         copied = Batch([chunk.copy() for chunk in self._lent()])

@@ -346,6 +346,12 @@ class Chunk:
         counts = self.counts[:count]
         return Chunk(batches, self.columns[:, : int(counts.sum())].copy(), counts)
 
+    @property
+    def size_bytes(self) -> int:
+        """The memory of its batches, and of the columns of its records."""
+        spans = self.batches.facts[B_END] - self.batches.facts[B_AT]
+        return int(spans.sum()) + self.columns.nbytes
+
     def copy(self) -> "Chunk":
         """The same records over memory of their own."""
         if not self.batches.is_lent:

@@ -4,9 +4,12 @@
 //	referee agent-subscribe  ADDRESS NAMESPACE TOPIC GROUP COUNT MAX_PARTITIONS WINDOW
 //	referee broker-publish   ADDRESS NAMESPACE TOPIC PARTITIONS FIRST COUNT
 //	referee broker-subscribe ADDRESS NAMESPACE TOPIC GROUP COUNT
+//	referee broker-seek      ADDRESS NAMESPACE TOPIC COUNT [TYPE NUMBER]...
 //
 // Records are numbers in a field "id", with a key of their own. A subscriber prints those that it
-// has read, a line each, once it has so many.
+// has read, a line each, once it has so many. The one that seeks is made of the module's generated
+// stubs, as no library of it can: after each seek it reads to the last of COUNT records of the first
+// partition, and prints a line of what it has read, or the error.
 package main
 
 import (
@@ -136,6 +139,61 @@ func brokerSubscribe(address, namespace, name, group string, count int) {
 	time.Sleep(time.Second) // It acknowledges behind this function's back, and cannot be closed.
 }
 
+func brokerSeek(address, namespace, name string, count int, seeks []string) {
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(err)
+	broker := mq_pb.NewSeaweedMessagingClient(connection)
+	topic := &schema_pb.Topic{Namespace: namespace, Name: name}
+	found, err := broker.LookupTopicBrokers(context.Background(), &mq_pb.LookupTopicBrokersRequest{Topic: topic})
+	must(err)
+	stream, err := broker.SubscribeMessage(context.Background())
+	must(err)
+	must(stream.Send(&mq_pb.SubscribeMessageRequest{Message: &mq_pb.SubscribeMessageRequest_Init{
+		Init: &mq_pb.SubscribeMessageRequest_InitMessage{
+			ConsumerGroup:     "seekers",
+			ConsumerId:        "referee",
+			Topic:             topic,
+			PartitionOffset:   &schema_pb.PartitionOffset{Partition: found.BrokerPartitionAssignments[0].Partition},
+			OffsetType:        schema_pb.OffsetType_RESET_TO_EARLIEST,
+			SlidingWindowSize: int32(count),
+		},
+	}}))
+	fmt.Println(readToLast(stream, count, true))
+	for ; len(seeks) > 0; seeks = seeks[2:] {
+		offset, err := strconv.ParseInt(seeks[1], 10, 64)
+		must(err)
+		must(stream.Send(&mq_pb.SubscribeMessageRequest{Message: &mq_pb.SubscribeMessageRequest_Seek{
+			Seek: &mq_pb.SubscribeMessageRequest_SeekMessage{
+				Offset:     offset,
+				OffsetType: schema_pb.OffsetType(number(seeks[0])),
+			},
+		}}))
+		fmt.Println(readToLast(stream, count, false))
+	}
+}
+
+// What comes up to the last record, and, unless isDone, until a control message says that a seek is done.
+func readToLast(stream mq_pb.SeaweedMessaging_SubscribeMessageClient, count int, isDone bool) (line string) {
+	isLast := false
+	for !(isLast && isDone) {
+		found, err := stream.Recv()
+		must(err)
+		if ctrl := found.GetCtrl(); ctrl != nil {
+			if ctrl.Error != "" {
+				return ctrl.Error
+			}
+			isDone = true
+			continue
+		}
+		value := &schema_pb.RecordValue{}
+		must(proto.Unmarshal(found.GetData().Value, value))
+		id := value.Fields["id"].GetInt64Value()
+		isLast = id == int64(count-1)
+		line += fmt.Sprint(id, " ")
+	}
+	return
+}
+
 func main() {
 	what, a := os.Args[1], os.Args[2:]
 	switch what {
@@ -147,6 +205,8 @@ func main() {
 		brokerPublish(a[0], a[1], a[2], number(a[3]), number(a[4]), number(a[5]))
 	case "broker-subscribe":
 		brokerSubscribe(a[0], a[1], a[2], a[3], number(a[4]))
+	case "broker-seek":
+		brokerSeek(a[0], a[1], a[2], number(a[3]), a[4:])
 	default:
 		must(fmt.Errorf("there is no %s", what))
 	}
