@@ -1,12 +1,12 @@
 """Failure of a log, and its repair: rewriting doubtful bytes to fresh files.
 
 After a failed write or sync it is unknown what the disk holds of the bytes in doubt: the kernel may
-have marked their pages clean. The ring still has them. A repair writes them to fresh files and
-syncs these before they replace the old ones. It runs in the background; the log refuses appends
-meanwhile, so the ring does not move. A failed write-back may be of older bytes: the page cache has
-them, because a failed log drops nothing. They may be gigabytes: each fresh file replaces the old
-one before the next is made, and a repair that fails in the middle is gone on with. What was dropped
-before is on the disk, so it is only synced; if a sync has failed, it is written again too.
+have marked their pages clean. A repair writes them to fresh files and syncs these before they
+replace the old ones. It runs in the background; the log refuses appends meanwhile, so the ring does
+not move. What the ring has no more, as of `os` topics, which nothing syncs, the page cache has: a
+failed log drops nothing. They may be gigabytes: each fresh file replaces the old one before the
+next is made, and a repair that fails in the middle is gone on with. What was dropped before is on
+the disk, so it is only synced; if a sync has failed, it is written again too.
 
 What cannot be read is not in the page cache, and nothing can be made up for there. Its file is
 written over in place: the page cache's bytes are, and the disk may read the others one day.
@@ -142,9 +142,6 @@ class Health:
         log, since = self._log, self._in_doubt_from
         if self._syncs.syncer.failed():
             since = min(since, log.words[WORD_SYNCED])
-            if not ring_holds(log, since):
-                self.failed = "the ring no longer holds what must be written to the WAL again"
-                return False
             for segment in log.wal.segments:  # The next sync of the one that failed would say yes.
                 segment.is_on_disk &= segment.end <= since
         self.is_repairing = True
@@ -182,17 +179,22 @@ class Health:
         for part in parts:
             part.segment.pins -= 1
         self.failed = f"the WAL cannot be written: {told(failure)}"
+        self._have_synced(since, written)
         if since <= self._in_doubt_from:  # Else a write-back has failed meanwhile.
             self._in_doubt_from = max(written, self._in_doubt_from)
 
     def _end_repair(self, since: int, written: int) -> None:
         self.is_repairing = False
+        self._have_synced(since, written)
+        if since <= self._in_doubt_from:  # Else a write-back has failed meanwhile.
+            self._recover()
+
+    def _have_synced(self, since: int, written: int) -> None:
+        """Fresh files have [since, written)."""
         words = self._log.words
         words[WORD_WRITTEN] = max(words[WORD_WRITTEN], written)
         if since <= words[WORD_SYNCED] < written:
             words[WORD_SYNCED] = written
-        if since <= self._in_doubt_from:  # Else a write-back has failed meanwhile.
-            self._recover()
 
     def _recover(self) -> None:
         log, syncer = self._log, self._syncs.syncer
@@ -203,11 +205,6 @@ class Health:
         log.notices.append(f"{log.directory}: the WAL is written again")
         for slot in log.partitions.slots.values():
             log.partitions.table[slot, P_FLAGS] &= ~FLAG_READ_ONLY
-
-
-def ring_holds(log: ReadableLog, position: int) -> bool:
-    """Whether everything from a position on is still in the ring."""
-    return position >= oldest_in_ring(log)
 
 
 def oldest_in_ring(log: ReadableLog) -> int:

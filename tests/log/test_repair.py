@@ -1,7 +1,6 @@
 """A disk that fails once, for a while, for ever: acked records stay."""
 
 import errno
-import os
 import threading
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from tests.log.logs import (
     DISK,
     MEMORY,
     OS,
-    RING_BYTES,
     SEGMENT_BYTES,
     Refused,
     append,
@@ -170,19 +168,6 @@ def test_a_full_disk_is_waited_out(tmp_path: Path, disk: FailingDisk) -> None:
     assert turn(log)
     log.close()
     assert values(start(tmp_path, generation=1, levels=LEVELS).log) == expected(count + 1)
-
-
-def test_repair_fails_when_the_ring_lost_unsynced_frames(disk: FailingDisk, log: Log) -> None:
-    synced = log.words[WORD_SYNCED]
-    while log.words[WORD_WRITTEN] - synced <= RING_BYTES:
-        append(log, 2, batch(b"x" * 700))
-        assert turn(log, syncs=False)
-    disk.fail("sync", 1)
-    log.want_sync()
-    log.push_sync()
-    assert not log.repair()
-    assert failure(log) == "the ring no longer holds what must be written to the WAL again"
-    assert list(read(log, 3).values()) == expected(20)[3]
 
 
 def test_a_new_partition_of_a_failed_log_is_read_only_until_it_is_healthy(
@@ -400,94 +385,6 @@ def test_a_stop_waits_for_one_write_back_at_most(tmp_path: Path, disk: FailingDi
         assert turn(log, syncs=False)
     log.close()
     assert disk.calls["write_back"] == 1
-
-
-def test_a_failed_write_back_of_what_the_ring_has_no_more_is_made_up_for(
-    tmp_path: Path, disk: FailingDisk
-) -> None:
-    """By default the page cache keeps twice what the rings hold, and nothing syncs `os` topics."""
-    log, count = start(tmp_path, disk=disk, levels={2: OS}).log, 0
-    log.wal.files.footprint.bytes_max = 2 * RING_BYTES
-
-    def fill(segments: int) -> None:
-        nonlocal count
-        while len(log.wal.segments) < segments and failure(log) is None:
-            append(log, 2, batch(b"%d" % count * 800))
-            turn(log, syncs=False)
-            count += 1
-
-    fill(10)
-    assert [segment.is_cached for segment in log.wal.segments] == [False] * 2 + [True] * 8
-    disk.fail("write_back", 1)
-    fill(12)
-    assert failure(log) is not None
-    assert log.words[WORD_SYNCED] == 0
-    log.tend()
-    assert failure(log) is None
-    assert not (tmp_path / NOTE).exists()
-    turn(log, syncs=False)
-    fill(14)
-    log.invariants()
-    expected = [b"%d" % i * 800 for i in range(count)]
-    assert list(read(log, 2).values()) == expected
-    log.close()
-    again = start(tmp_path, generation=1, levels={2: OS}).log
-    assert list(read(again, 2).values()) == expected
-
-
-class SmallDisk(OsDisk):
-    """A disk with room for so many more files, and for one more for each that goes if it gives
-    back what they took."""
-
-    def __init__(self, *, gives_back: bool) -> None:
-        self.files_left, self.made, self._gives_back = 1000, 0, gives_back
-
-    def create(self, path: Path, size: int) -> int:
-        if self.files_left == 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self.files_left -= 1
-        self.made += 1
-        return super().create(path, size)
-
-    def close(self, fd: int) -> None:
-        super().close(fd)
-        self.files_left += self._gives_back
-
-
-def in_doubt(directory: Path, disk: SmallDisk) -> Log:
-    """A log of twelve segments, none of which was synced, and whose write-back has failed."""
-    log = start(directory, disk=disk, levels={2: OS}).log
-    log.wal.files.footprint.bytes_max = 20 * SEGMENT_BYTES
-    while len(log.wal.segments) < 12:
-        append(log, 2, batch(b"x" * 800))
-        assert turn(log, syncs=False)
-    assert log.words[WORD_SYNCED] == 0
-    log.health.fail_sync("a write-back failed")
-    return log
-
-
-def test_a_repair_needs_space_for_one_file_however_many_it_writes_again(tmp_path: Path) -> None:
-    disk = SmallDisk(gives_back=True)
-    log = in_doubt(tmp_path, disk)
-    disk.files_left, made = 1, disk.made
-    log.tend()
-    assert failure(log) is None
-    assert disk.made >= made + 12
-    assert all(segment.pins == 0 for segment in log.wal.segments)
-
-
-def test_a_repair_that_failed_in_the_middle_is_gone_on_with(tmp_path: Path) -> None:
-    disk = SmallDisk(gives_back=False)
-    log = in_doubt(tmp_path, disk)
-    before, rounds = list(read(log, 2).values()), 0
-    while failure(log) is not None:
-        disk.files_left = 4
-        rounds += 1
-        assert rounds <= 4, "it begins again and again"
-        log.tend()
-    assert list(read(log, 2).values()) == before
-    assert turn(log)
-    log.invariants()
 
 
 def test_a_note_that_cannot_be_read_may_be_of_this_boot(tmp_path: Path) -> None:
