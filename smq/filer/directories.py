@@ -1,12 +1,17 @@
-"""Directories whose names survive a power loss."""
+"""Directories whose names survive a power loss.
+
+Any number of processes make and remove the same directories at once, and none waits for another:
+
+    D is found with something in it   its name is on disk: who put that there saw to it before
+    D is found empty                  its maker may still be at it, or dead: sync its name
+    D is removed after it was opened  no name can be made in it: begin again
+"""
 
 import errno
 import os
-import sys
+import stat
+from contextlib import suppress
 from pathlib import Path
-
-if sys.platform != "win32":  # Programs there import this file, and use filers over HTTP.
-    import fcntl
 
 _OPEN = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 HOLLOW_STEPS_MAX = 1000  # Of one removal. A killed writer leaves some tens of directories.
@@ -19,6 +24,9 @@ def make_directory(directory: Path, mode: int = 0o777) -> None:
     NotADirectoryError if a file is in the way.
     """
     if directory.is_dir():
+        if _first_below(directory) is None:
+            with suppress(PermissionError):  # Whoever has made it there may read where it is.
+                sync_directory(directory.parent)
         return
     make_directory(directory.parent, mode)
     directory.mkdir(exist_ok=True, mode=mode)
@@ -28,46 +36,45 @@ def make_directory(directory: Path, mode: int = 0o777) -> None:
 def open_made(root: Path, directory: Path, mode: int) -> int:
     """Open a directory at or below `root`, which exists; make it first, as `make_directory` does.
 
-    Any number of processes do this at once. Each name is made and synced under the lock of the
-    directory that it is in, so who finds a name finds it on disk, and who makes many names keeps
-    nobody waiting who uses others. The caller closes the descriptor. Raises FileNotFoundError when
-    somebody removes one of the directories meanwhile.
+    Each name on the way is on disk. The caller closes the descriptor. Raises FileNotFoundError when
+    somebody removes one of the directories meanwhile; FileExistsError or NotADirectoryError if a
+    file is in the way.
     """
     fd = os.open(root, _OPEN)
     for name in directory.relative_to(root).parts:
         above = fd
         try:
-            fcntl.flock(above, fcntl.LOCK_EX)
             fd = _open_or_make(name, above, mode)
         finally:
             os.close(above)
     return fd
 
 
-def is_at(path: Path, fd: int) -> bool:
-    """Whether a path is still that of an open directory."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(fd))
-    except FileNotFoundError:
-        return False
+def remove_empty(directory: Path, root: Path) -> None:
+    """Remove a directory, and those above it that become empty; sync the first that stays."""
+    while directory != root:
+        try:
+            directory.rmdir()
+        except FileNotFoundError:
+            pass
+        except OSError:  # Not empty, or a link that the operator made.
+            break
+        directory = directory.parent
+    while not _is_synced(directory):
+        directory = directory.parent  # It was empty, too, and has gone.
 
 
 def is_removed_if_hollow(directory: Path) -> bool:
-    """Remove a directory that has no file at any depth; whether it is gone.
-
-    The caller sees to it that nobody adds a file or removes a directory below it meanwhile. Others
-    may make directories.
-    """
+    """Remove a directory that has no file at any depth; whether it is gone."""
     if directory.is_symlink():
         return False
     at = directory
     for _ in range(HOLLOW_STEPS_MAX):
-        with os.scandir(at) as entries:
-            first = next(entries, None)
-        if first is not None:
-            if not first.is_dir(follow_symlinks=False):
+        below = _first_below(at)
+        if below is not None:
+            if not below.is_dir(follow_symlinks=False):
                 return False
-            at /= first.name
+            at /= below.name
         elif _is_removed(at):
             if at == directory:
                 return True
@@ -86,17 +93,53 @@ def sync_directory(directory: Path) -> None:
 
 def _open_or_make(name: str, above: int, mode: int) -> int:
     try:
-        return os.open(name, _OPEN, dir_fd=above)
+        fd = os.open(name, _OPEN, dir_fd=above)
     except FileNotFoundError:
+        _make(name, above, mode)
+        fd = os.open(name, _OPEN, dir_fd=above)
+    try:
+        with os.scandir(fd) as entries:
+            is_empty = next(entries, None) is None
+        if is_empty:
+            os.fsync(above)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _make(name: str, above: int, mode: int) -> None:
+    """Make a directory, or find that another writer has just done so."""
+    try:
         os.mkdir(name, mode, dir_fd=above)
-        os.fsync(above)
-        return os.open(name, _OPEN, dir_fd=above)
+    except FileExistsError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+            raise  # It leads nowhere.
+
+
+def _is_synced(directory: Path) -> bool:
+    try:
+        sync_directory(directory)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _first_below(directory: Path) -> os.DirEntry[str] | None:
+    """Something in a directory; None: it is empty, or others have just removed it."""
+    try:
+        with os.scandir(directory) as entries:
+            return next(entries, None)
+    except FileNotFoundError:
+        return None
 
 
 def _is_removed(directory: Path) -> bool:
-    """Remove an empty directory; False: somebody has just made another one in it."""
+    """Remove an empty directory; False: somebody has just made something in it."""
     try:
         directory.rmdir()
+    except FileNotFoundError:
+        pass
     except OSError as reason:
         if reason.errno != errno.ENOTEMPTY:
             raise

@@ -3,17 +3,19 @@
     write   .unfinished/<random>  →  fsync  →  link (CREATE) or rename  →  fsync of the directory
 
 A link fails when the name is taken, so one of two creators wins; a rename replaces. Every change of
-a name holds a lock on the root directory, so IfMatch compares and replaces in one step, between
-processes too. An object's version is its inode, time and length. Replacing an object always raises
-its time, whatever the granularity of the filesystem's clock.
+an object's name holds a lock on the root directory, so IfMatch compares and replaces in one step,
+between processes too. All wait for that lock: the file that loses its name is freed after it. An
+object's version is its inode, time and length. Replacing an object always raises its time, whatever
+the granularity of the filesystem's clock.
 
 A writer holds a lock on its unfinished file. The lock ends with the process, so an unfinished file
 without a lock was abandoned, and the sweep removes it.
 
 A directory exists as long as an object is below it: deleting the last one removes it, which frees
-the name. A writer makes directories before it takes the lock on the root: each takes the disk some
-milliseconds, and all wait for that lock. If a deletion removes one, the writer makes it again. A
-writer that is killed leaves empty directories: whoever wants their name removes them.
+the name. Directories are made and removed without the lock: each takes the disk some milliseconds.
+A writer names its file in a directory that it holds open, so it notices when a deletion has removed
+that one, and makes it again. A writer that is killed leaves empty directories: whoever wants their
+name removes them.
 
 Symbolic links below the root are made by the operator, never by a write. They are followed, but a
 list never follows a loop. Files whose names are no valid keys are ignored.
@@ -33,10 +35,10 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from smq.filer.directories import (
-    is_at,
     is_removed_if_hollow,
     make_directory,
     open_made,
+    remove_empty,
     sync_directory,
 )
 from smq.filer.mark import directory_mode, file_mode
@@ -121,7 +123,7 @@ class LocalStore(Store):
             for _ in range(PUBLISH_ATTEMPTS_MAX):
                 if self._published(draft, path, key, mode):
                     return
-        raise Unavailable(key, "others change its directories again and again")
+        raise Unavailable(key, "others remove its directories again and again")
 
     def _published(self, draft: "Draft", path: Path, key: str, mode: Mode) -> bool:
         """Publish a draft, unless others remove or make directories meanwhile; whether it is
@@ -134,19 +136,18 @@ class LocalStore(Store):
         except (FileExistsError, NotADirectoryError):
             raise AlreadyExists(key, "part of its name is an object") from None
         try:
-            with self._names_locked():
-                if not is_at(path.parent, directory):
-                    return False
+            if path.is_dir() and not is_removed_if_hollow(path):
+                raise AlreadyExists(key, _IS_PART)
+            with _freed_afterwards(path), self._names_locked():
                 # The caller frees its log for it: what gets the name is what was synced.
                 assert _inode(draft.path.stat()) == _inode(os.fstat(draft.fd))
-                try:
-                    _take_name(draft.path, path, key, mode)
-                except PreconditionFailed:
-                    self._remove_empty(path.parent)
-                    raise
-                except IsADirectoryError:
-                    return False
+                _take_name(draft.path, directory, key, mode)
             os.fsync(directory)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return False  # Its directory has gone, or its name is one.
+        except PreconditionFailed:
+            remove_empty(path.parent, self.root)
+            raise
         finally:
             os.close(directory)
         return True
@@ -210,12 +211,9 @@ class LocalStore(Store):
         with _failures(key):
             if not path.is_file():
                 return
-            with self._names_locked():
+            with _freed_afterwards(path), self._names_locked():
                 path.unlink(missing_ok=True)
-                left = self._remove_empty(path.parent)
-            # Whoever wakes up from this may wait long for a core: others need the names meanwhile.
-            while not _sync_if_there(left):
-                left = left.parent  # It was empty, too, and has gone.
+            remove_empty(path.parent, self.root)
 
     def sweep(self, idle: Mapping[str, int] = NOTHING_IDLE) -> dict[str, int]:
         """Remove unfinished files that are idle, or whose writer is gone."""
@@ -245,25 +243,14 @@ class LocalStore(Store):
         """The directory of unfinished writes, created if needed."""
         directory = self.root / UNFINISHED
         try:
-            make_directory(directory, directory_mode(self.root))
+            if not directory.is_dir():
+                make_directory(directory, directory_mode(self.root))
         except OSError as reason:
             raise Unavailable(str(self.root), f"files cannot be kept there: {reason}") from reason
         return directory
 
     def _path(self, key: str) -> Path:
         return self.root / checked_key(key)
-
-    def _remove_empty(self, directory: Path) -> Path:
-        """Remove a directory, and its parents that become empty; returns the first that stays."""
-        while directory != self.root:
-            try:
-                directory.rmdir()
-            except FileNotFoundError:
-                pass
-            except OSError:  # Not empty, or a link that the operator made.
-                break
-            directory = directory.parent
-        return directory
 
     @contextmanager
     def _names_locked(self) -> Iterator[None]:
@@ -384,24 +371,20 @@ def _remove_left(path: str) -> bool:
     return False
 
 
-def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
-    """Move the finished file to its key's path. The caller holds the lock on names. Raises
-    IsADirectoryError if a writer has just made a directory there: it may stay empty.
+def _take_name(unfinished: Path, directory: int, key: str, mode: Mode) -> None:
+    """Move the finished file to its key's place in an open directory. The caller holds the lock on
+    names. Raises FileNotFoundError if the directory has been removed; IsADirectoryError if a writer
+    has just made one of that name, which may stay empty.
     """
-    if path.is_dir() and not is_removed_if_hollow(path):
-        raise AlreadyExists(key, _IS_PART)
+    name = key.rpartition("/")[2]
     if mode == CREATE:
         try:
-            path.hardlink_to(unfinished)
+            os.link(unfinished, name, dst_dir_fd=directory)
         except FileExistsError:
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, _IS_PART) from None
+            _status(name, directory)
             raise AlreadyExists(key, _IS_THERE) from None
         return
-    try:
-        existing = path.stat()
-    except FileNotFoundError:
-        existing = None
+    existing = _status(name, directory)
     if isinstance(mode, IfMatch) and (
         existing is None or _facts(key, existing).version != mode.version
     ):
@@ -409,7 +392,34 @@ def _take_name(unfinished: Path, path: Path, key: str, mode: Mode) -> None:
     if existing is not None:
         modified_ns = max(unfinished.stat().st_mtime_ns, existing.st_mtime_ns + 1)
         os.utime(unfinished, ns=(modified_ns, modified_ns))
-    unfinished.rename(path)
+    os.rename(unfinished, name, dst_dir_fd=directory)
+
+
+def _status(name: str, directory: int) -> os.stat_result | None:
+    """What has a name in a directory. Raises IsADirectoryError."""
+    try:
+        found = os.stat(name, dir_fd=directory)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, _IS_PART)
+    return found
+
+
+@contextmanager
+def _freed_afterwards(path: Path) -> Iterator[None]:
+    """The block may take a file's last name, but its room is freed after it: of a large file that
+    takes long.
+    """
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # Most names are new.
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(fd)
 
 
 def _pieces(key: str, fd: int, at: int, end: int) -> Iterator[Data]:
@@ -468,14 +478,6 @@ def _leads_back(entry: os.DirEntry[str], above: frozenset[_Inode]) -> bool:
         if reason.errno in {errno.ENOENT, errno.ELOOP}:
             return reason.errno == errno.ELOOP
         raise
-
-
-def _sync_if_there(directory: Path) -> bool:
-    try:
-        sync_directory(directory)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 @contextmanager

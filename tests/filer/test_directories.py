@@ -1,14 +1,17 @@
 """A new directory's name is synced in the one that it lies in, for each that is new."""
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
 from smq.filer import directories
-from smq.filer.directories import is_at, is_removed_if_hollow, make_directory, open_made
+from smq.filer.directories import is_removed_if_hollow, make_directory, open_made, remove_empty
 from smq.filer.local import LocalStore
 from smq.filer.mark import mark
 
@@ -30,8 +33,10 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_each_new_name_is_synced_and_none_that_was_there(
     tmp_path: Path, synced: list[Path]
 ) -> None:
+    (tmp_path / "beside").touch()
     for _ in range(2):
         make_directory(tmp_path / "a" / "b")
+        (tmp_path / "a" / "b" / "x").touch()
         assert synced == [tmp_path, tmp_path / "a"]
 
 
@@ -50,8 +55,9 @@ def test_the_root_of_a_filer_is_as_durable_as_its_files(
 def test_a_directory_that_is_opened_is_made_as_durably(tmp_path: Path, synced: list[Path]) -> None:
     for _ in range(2):
         fd = open_made(tmp_path, tmp_path / "a" / "b", 0o700)
-        assert is_at(tmp_path / "a" / "b", fd)
+        assert os.path.samestat((tmp_path / "a" / "b").stat(), os.fstat(fd))
         os.close(fd)
+        (tmp_path / "a" / "b" / "x").touch()
         assert synced == [tmp_path, tmp_path / "a"]
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     os.close(open_made(tmp_path, tmp_path, 0o700))
@@ -79,13 +85,54 @@ def test_a_directory_that_is_removed_meanwhile_is_not_found(
         open_made(tmp_path, tmp_path / "a" / "b", 0o700)
 
 
-def test_a_removed_directory_is_not_at_its_path(tmp_path: Path) -> None:
-    fd = open_made(tmp_path, tmp_path / "a", 0o700)
-    (tmp_path / "a").rmdir()
-    assert not is_at(tmp_path / "a", fd)
-    (tmp_path / "a").mkdir()
-    assert not is_at(tmp_path / "a", fd)
-    os.close(fd)
+def test_a_directory_that_a_killed_maker_may_have_left_is_synced(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "a" / "x").touch()
+    os.close(open_made(tmp_path, tmp_path / "a" / "b" / "c", 0o700))
+    assert synced == [tmp_path / "a" / "b"]  # The others have something in them.
+    make_directory(tmp_path / "a" / "b" / "c" / "d")
+    assert synced[1:] == [tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"]
+
+
+def test_a_directory_that_another_writer_makes_is_opened(
+    tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def make_before(name: str, mode: int, *, dir_fd: int) -> None:
+        mkdir(name, mode, dir_fd=dir_fd)
+        mkdir(name, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", make_before)
+    os.close(open_made(tmp_path, tmp_path / "a", 0o700))
+    assert synced == [tmp_path]
+
+
+def test_descriptors_are_closed_when_a_sync_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, closed = list[int](), list[int]()
+    open_file, close = os.open, os.close
+
+    def note_open(*arguments: Any, **named: Any) -> int:
+        opened.append(open_file(*arguments, **named))
+        return opened[-1]
+
+    def note_close(fd: int) -> None:
+        closed.append(fd)
+        close(fd)
+
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "open", note_open)
+    monkeypatch.setattr(os, "close", note_close)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        os.close(open_made(tmp_path, tmp_path / "a", 0o700))
+    assert sorted(opened) == sorted(closed)
 
 
 def test_a_directory_that_is_found_has_its_name_synced(
@@ -102,7 +149,8 @@ def test_a_directory_that_is_found_has_its_name_synced(
         for _ in range(100):
             with suppress(FileNotFoundError):
                 fd = open_made(tmp_path, tmp_path / "a" / "b", 0o700)
-                assert os.fstat(fd).st_ino in durable
+                found = os.fstat(fd)
+                assert found.st_ino in durable or not found.st_nlink  # 0: it is removed.
                 os.close(fd)
             with suppress(OSError):
                 (tmp_path / "a" / "b").rmdir()
@@ -144,6 +192,47 @@ def test_a_directory_that_others_make_meanwhile_is_removed_too(
     (tmp_path / "a/b").mkdir(parents=True)
     assert is_removed_if_hollow(tmp_path / "a")
     assert made == [tmp_path / "a/b"]
+
+
+def test_a_directory_that_others_remove_or_fill_meanwhile_is_no_error(tmp_path: Path) -> None:
+    """Two who want its name, and those who use it."""
+    hollow, file = tmp_path / "hollow", tmp_path / "hollow/a/b/x"
+    done = Event()
+
+    def use() -> None:
+        while not done.is_set():
+            with suppress(OSError):
+                file.parent.mkdir(parents=True)
+            with suppress(OSError):
+                file.touch()
+            with suppress(OSError):
+                file.unlink()
+
+    def remove(_number: int) -> None:
+        for _ in range(500):
+            is_removed_if_hollow(hollow)
+
+    with ThreadPoolExecutor() as threads:
+        using = threads.submit(use)
+        assert len([*threads.map(remove, range(2))]) == 2
+        done.set()
+        using.result()
+    file.unlink(missing_ok=True)
+    assert is_removed_if_hollow(hollow)
+    assert not hollow.exists()
+
+
+def test_empty_directories_are_removed_up_to_the_first_that_stays(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    (tmp_path / "a/x").touch()
+    remove_empty(tmp_path / "a/b/c/d", tmp_path)  # Others have removed that one.
+    assert [*(tmp_path / "a").iterdir()] == [tmp_path / "a/x"]
+    (tmp_path / "a/x").unlink()
+    remove_empty(tmp_path / "a", tmp_path)
+    assert synced == [tmp_path / "a", tmp_path]
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_removal_that_takes_long_is_given_up(

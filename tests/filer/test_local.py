@@ -1,7 +1,6 @@
 """The conformance suite on a directory, and what only a directory can get wrong."""
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from threading import Event
-from typing import BinaryIO
 
 import pytest
 
@@ -209,78 +207,6 @@ def test_a_directory_does_not_go_while_something_is_put_into_it(store: LocalStor
 
     assert _race(4, put_and_delete) == 4
     assert not (store.root / "a").exists()
-
-
-def test_names_are_free_while_a_deletion_is_synced(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that waits for idle cores may wake up from the sync after a second."""
-    fsync, synced = os.fsync, list[Path]()
-
-    def sync(fd: int) -> None:
-        root = os.open(store.root, os.O_RDONLY)
-        fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(root)
-        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
-        if len(synced) == 1:
-            store.delete("a/b/2")  # It takes along the directory that is to be synced.
-        fsync(fd)
-
-    for number in (1, 2):
-        store.put(f"a/b/{number}", b"x")
-    monkeypatch.setattr(os, "fsync", sync)
-    store.delete("a/b/1")
-    assert synced == [store.root / "a/b", store.root]
-
-
-def test_names_are_free_while_the_directories_of_a_new_one_are_made(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One user's names of hundreds of parts kept all topics from being sealed."""
-    fsync, synced = os.fsync, list[Path]()
-
-    def sync(fd: int) -> None:
-        path = Path(f"/proc/self/fd/{fd}").readlink()
-        if path not in {store.root, store.root / UNFINISHED}:  # Of one part there is one sync.
-            root = os.open(store.root, os.O_RDONLY)
-            fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.close(root)
-            synced.append(path)
-        fsync(fd)
-
-    monkeypatch.setattr(os, "fsync", sync)
-    store.put("a/b/c/d", b"x")
-    assert [store.root / each for each in ("a", "a/b", "a/b/c")] == synced[-3:]
-
-
-def test_a_directory_that_a_deletion_takes_along_is_made_again(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flock, hold = fcntl.flock, list[str]()
-
-    def lock(fd: int | BinaryIO, how: int) -> None:
-        flock(fd, how)
-        path = Path(f"/proc/self/fd/{fd}").readlink() if isinstance(fd, int) else None
-        if path == store.root / "a" and hold:
-            store.delete(hold.pop())
-
-    store.put("a/b/1", b"x")
-    store.put("c/1", b"x")
-    hold += ["a/b/1"]
-    monkeypatch.setattr(fcntl, "flock", lock)
-    store.put("a/b/2", b"y")
-    assert not hold
-    assert [facts.key for facts in store.list()] == ["a/b/2", "c/1"]
-
-
-def test_a_directory_that_others_remove_again_and_again_is_given_up(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.put("a", b"x")
-    monkeypatch.setattr(local, "is_at", lambda _path, _fd: False)
-    with pytest.raises(Unavailable, match="again and again"):
-        store.put("b/c", b"y")
-    assert [facts.key for facts in store.list()] == ["a"]
 
 
 @pytest.mark.parametrize("mode", [CREATE, OVERWRITE, IfMatch("version")])
