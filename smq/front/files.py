@@ -14,13 +14,13 @@ those that no record refers to.
 from asyncio import Lock
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import islice
 from json import JSONEncoder
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 from weakref import WeakValueDictionary
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -34,7 +34,6 @@ from smq.filer.store import (
     IfMatch,
     Mode,
     OpenObject,
-    Sink,
     Store,
     checked_key,
 )
@@ -50,9 +49,9 @@ from smq.front.conditions import (
     write_mode,
 )
 from smq.front.payloads import NotThePayload, Promise
-from smq.front.rights import FILES, check_topic, resource_of, rights_of, spans_topics
+from smq.front.rights import FILES, check_topic, resource_of, rights_of, spans_topics, user_in
 from smq.front.space import Space, Upload
-from smq.front.streams import ReadingResponse, body_pieces, drain, in_threads
+from smq.front.streams import InThread, ReadingResponse, body_pieces, drain, in_threads
 from smq.front.user_threads import UserThreads
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX, NotAHandle
@@ -61,6 +60,8 @@ from smq.security.acls import Operation, ResourceType
 from smq.security.rights import Rights
 
 LIST_LIMIT_MAX = 1000  # Objects in one answer: bounds its cost.
+THREADS = 40  # That wait for the filer, whose disk or bucket may be slow.
+SHARE = 4  # Of these a user has one in as many.
 LISTS_AT_ONCE = 2  # Each reads a whole folder for any part of it: a slow one leaves a thread.
 DIGITS_MAX = 9  # Of a number: more digits are slow to parse.
 PARTS_MAX = 32  # Of a new name. In a directory each costs some milliseconds of the disk.
@@ -82,6 +83,7 @@ class Files:
     def __init__(self, store: Store, space: Space) -> None:
         self._store, self._space = store, space
         self._lists = UserThreads(LISTS_AT_ONCE)
+        self._threads = UserThreads(THREADS, THREADS // SHARE)
         self._locks = WeakValueDictionary[str, Lock]()
         self._handlers = {
             "GET": self._get,
@@ -132,26 +134,27 @@ class Files:
         return Response(answer, media_type="application/json")
 
     async def _head(self, request: Request, key: str) -> Response:
-        facts = await run_in_threadpool(self._store.head, key)
+        facts = await self._threads.run(request, self._store.head, key)
         early = _without_a_body(request, facts)
         if early is not None:
             return early
         return Response(None, 200, _headers(facts, None))
 
     async def _get(self, request: Request, key: str) -> Response:
+        run = partial(self._threads.run, request)
         for _ in range(READ_ATTEMPTS_MAX):
-            facts = await run_in_threadpool(self._store.head, key)
+            facts: Facts = await run(self._store.head, key)
             early = _without_a_body(request, facts)
             if early is not None:
                 return early
             wanted = _span(request, facts)
             start, length = wanted or (0, None)
             closing = self._store.reading(key, start, length)
-            reading: OpenObject = await run_in_threadpool(closing.__enter__)
+            reading: OpenObject = await run(closing.__enter__)
             if reading.facts.version == facts.version:
                 status = 206 if wanted else 200
-                return ReadingResponse(reading, closing, status, _headers(facts, wanted))
-            await run_in_threadpool(closing.__exit__, None, None, None)
+                return ReadingResponse(reading, closing, run, status, _headers(facts, wanted))
+            await run(closing.__exit__, None, None, None)
         raise Unavailable(key, "the object keeps being replaced")
 
     # --- writing ---------------------------------------------------------------------------------
@@ -163,21 +166,23 @@ class Files:
         if "content-range" in request.headers:
             raise HTTPException(400, "part of an object cannot be replaced: send the whole object")
         promise = Promise(key) if f"{key}/".startswith(PAYLOADS_PREFIX) else None
-        mode = _mode(request, key, await self._existing(key))
-        with self._space.upload(key) as room:
+        run = partial(self._threads.run, request)
+        mode = _mode(request, key, await self._existing(run, key))
+        with self._space.upload(key, user_in(request.scope)) as room:
             if not self._space.counted:
                 raise Unavailable(key, "usage of the quotas is still being counted")
             room.check(_content_length(request))
             async with AsyncExitStack() as until_told:
                 try:
-                    async with in_threads(self._store.writing(key, mode)) as sink:
-                        await _receive(request, room, promise, sink)
+                    async with in_threads(self._store.writing(key, mode), run) as sink:
+                        write = partial(run, sink.write)
+                        await _receive(request, room, promise, write)
                         await until_told.enter_async_context(self._lock_of(key))
-                        existing = await self._existing(key)
+                        existing = await self._existing(run, key)
                 except AlreadyExists as reason:
                     raise _taken(request, _why_taken(request, key, reason)) from reason
                 room.arrived(existing.length if existing else 0)
-                facts = await run_in_threadpool(self._store.head, key)
+                facts = await run(self._store.head, key)
         status = 200 if existing else 201
         return JSONResponse(_object(facts), status, {"etag": etag(facts)})
 
@@ -185,12 +190,13 @@ class Files:
         _writable(key)
         if key.startswith(PAYLOADS_PREFIX):
             raise HTTPException(403, "the broker deletes payloads, once no record refers to them")
+        run = partial(self._threads.run, request)
         async with self._lock_of(key):
-            facts = await run_in_threadpool(self._store.head, key)
+            facts: Facts = await run(self._store.head, key)
             headers = _combined(request)
             if is_another(headers, facts) or is_unchanged(headers, facts):
                 raise PreconditionFailed(key, "its version does not meet the condition")
-            await run_in_threadpool(self._store.delete, key)
+            await run(self._store.delete, key)
             self._space.removed(key, facts.length)
         return Response(None, 204)
 
@@ -198,11 +204,12 @@ class Files:
         """Holds a key's lock from before a write until its outcome is known."""
         return self._locks.setdefault(key, Lock())
 
-    async def _existing(self, key: str) -> Facts | None:
+    async def _existing(self, run: InThread, key: str) -> Facts | None:
         try:
-            return await run_in_threadpool(self._store.head, key)
+            facts: Facts = await run(self._store.head, key)
         except NotFound:
             return None
+        return facts
 
 
 async def check_list(request: Request, prefix: str, in_turn: InTurn) -> None:
@@ -229,13 +236,15 @@ def _note_denied_list(rights: Rights, prefix: str) -> None:
     rights.audit.denied(rights.peer, rights.api, reads, kind, f"{prefix}*")
 
 
-async def _receive(request: Request, room: Upload, promise: Promise | None, sink: Sink) -> None:
+async def _receive(
+    request: Request, room: Upload, promise: Promise | None, write: InThread
+) -> None:
     """Write the body. Raises NotThePayload, Full."""
     async for piece in body_pieces(request):
         room.take(len(piece))
         if promise is not None:
             promise.take(piece)
-        await run_in_threadpool(sink.write, piece)
+        await write(piece)
     if promise is not None:
         promise.check()
 

@@ -7,21 +7,25 @@ the filer at start and periodically, and uploads since the last count are added.
 count as arrived.
 
 The number of uploads in parts at a time is limited, because a store that is not a directory buffers
-the parts in memory.
+the parts in memory. A user has a share of them, as a client may take as long as it likes.
 """
 
 from collections import Counter
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from smq.filer.reserve import Reserve
 from smq.filer.store import Store
 from smq.model.errors import Full, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX
 from smq.model.segments import SEGMENTS_PREFIX
+from smq.security.principals import Principal
+
+T = TypeVar("T")
 
 NO_QUOTA = -1
 UPLOADS_IN_PARTS_MAX = 32  # Each holds parts of 8 MiB, or 64 MiB when it replaces a version.
+SHARE = 4  # A user has at most one of these in as many.
 
 
 def namespace_of(key: str) -> str:
@@ -34,7 +38,7 @@ class Space:
     """The room for uploads, in bytes. For one event loop.
 
     A namespace is remembered while it has bytes. Invariant: what is used, on the way or arrived is
-    more than 0 for each that is remembered; uploads >= 0.
+    more than 0 for each that is remembered, and so are the uploads of each user who has some.
     """
 
     def __init__(self, store: Store, quota_bytes: int, reserve_bytes: int) -> None:
@@ -45,7 +49,7 @@ class Space:
         place = store.local_path("any")
         self._reserve = None if place is None else Reserve(place.parent, reserve_bytes)
         self._in_parts = place is None
-        self._uploads = 0
+        self._uploads: Counter[Principal | None] = Counter()  # None: of nobody in particular.
         self.counted = quota_bytes == NO_QUOTA
 
     def limit(self, quota_bytes: int, reserve_bytes: int) -> None:
@@ -79,22 +83,25 @@ class Space:
         self._used = held + self._arrived
         self.counted = True
 
-    def upload(self, key: str) -> "Upload":
+    def upload(self, key: str, user: Principal | None = None) -> "Upload":
         """Room for one upload; the end of its block returns what did not arrive.
 
-        Entering it raises Unavailable if there are too many uploads.
+        Entering it raises Unavailable if there are too many uploads. `user`: None if nobody has to
+        log in.
         """
-        return Upload(self, namespace_of(key))
+        return Upload(self, namespace_of(key), user)
 
-    def begin(self, namespace: str) -> None:
+    def begin(self, namespace: str, user: Principal | None) -> None:
         """Begin an upload. Raises Unavailable if there are too many."""
-        if self._in_parts and self._uploads >= UPLOADS_IN_PARTS_MAX:
-            raise Unavailable(namespace, f"{self._uploads} uploads are already in progress")
-        self._uploads += 1
+        share = UPLOADS_IN_PARTS_MAX // SHARE
+        is_own_full = user is not None and self._uploads[user] >= share
+        if self._in_parts and (is_own_full or self._uploads.total() >= UPLOADS_IN_PARTS_MAX):
+            raise Unavailable(namespace, "too many uploads are in progress")
+        self._uploads[user] += 1
 
-    def end(self) -> None:
+    def end(self, user: Principal | None) -> None:
         """End an upload."""
-        self._uploads -= 1
+        _add(self._uploads, user, -1)
 
     def check(self, namespace: str, byte_count: int) -> None:
         """Raises Full if there is no room for this many more bytes."""
@@ -132,23 +139,22 @@ class Space:
 
     def invariants(self) -> None:
         """Assert the class's invariant; looks at every namespace."""
-        for counts in (self._used, self._on_the_way, self._arrived):
+        for counts in (self._used, self._on_the_way, self._arrived, self._uploads):
             assert all(count > 0 for count in counts.values())
-        assert self._uploads >= 0
 
 
-def _add(counts: Counter[str], namespace: str, byte_count: int) -> None:
-    """Add to a namespace's count, and forget it when it is 0: clients choose the names."""
-    counts[namespace] += byte_count
-    if not counts[namespace]:
-        del counts[namespace]
+def _add(counts: Counter[T], name: T, count: int) -> None:
+    """Add to the count of a namespace or user, and forget it when it is 0: clients choose names."""
+    counts[name] += count
+    if not counts[name]:
+        del counts[name]
 
 
 class Upload:
     """The share of one upload."""
 
-    def __init__(self, space: Space, namespace: str) -> None:
-        self._space, self._namespace = space, namespace
+    def __init__(self, space: Space, namespace: str, user: Principal | None) -> None:
+        self._space, self._namespace, self._user = space, namespace, user
         self._taken = self._arrived = 0
 
     def check(self, byte_count: int) -> None:
@@ -165,7 +171,7 @@ class Upload:
         self._arrived = self._taken - replaced_bytes
 
     def __enter__(self) -> Self:
-        self._space.begin(self._namespace)
+        self._space.begin(self._namespace, self._user)
         return self
 
     def __exit__(
@@ -175,4 +181,4 @@ class Upload:
         at: TracebackType | None,
     ) -> None:
         self._space.settle(self._namespace, self._taken, self._arrived)
-        self._space.end()
+        self._space.end(self._user)

@@ -5,7 +5,7 @@ Only a few pieces of an object are in memory, whatever its size: the store waits
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -13,7 +13,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -34,6 +34,7 @@ LARGE_LAG_S, SMALL_LAG_S = 60.0, 10.0
 _DRAIN = "smq.drain"  # In a request's scope.
 
 T = TypeVar("T")
+InThread: TypeAlias = Callable[..., Awaitable[Any]]  # (call, *arguments), as run_in_threadpool
 
 
 class Silent(Exception):
@@ -45,17 +46,19 @@ class TooLong(ValueError):
 
 
 @asynccontextmanager
-async def in_threads(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
+async def in_threads(
+    manager: AbstractContextManager[T], run: InThread = run_in_threadpool
+) -> AsyncIterator[T]:
     """A context manager whose steps block."""
-    entered = await run_in_threadpool(manager.__enter__)
+    entered = await run(manager.__enter__)
     try:
         yield entered
     except BaseException:
         # Shielded: a cancelled request must not leave half an object.
-        if not await asyncio.shield(run_in_threadpool(manager.__exit__, *sys.exc_info())):
+        if not await asyncio.shield(run(manager.__exit__, *sys.exc_info())):
             raise
     else:
-        await run_in_threadpool(manager.__exit__, None, None, None)
+        await asyncio.shield(run(manager.__exit__, None, None, None))
 
 
 async def body_pieces(request: Request) -> AsyncIterator[bytearray]:
@@ -150,17 +153,21 @@ async def drain(request: Request) -> None:
 
 
 class ReadingResponse(StreamingResponse):
-    """Sends an object or a range while reading it; closes the reading at the end."""
+    """Sends an object or a range while reading it; closes the reading at the end.
+
+    run   calls what blocks in a thread
+    """
 
     def __init__(
         self,
         reading: OpenObject,
         closing: AbstractContextManager[OpenObject],
+        run: InThread,
         status_code: int,
         headers: dict[str, str],
     ) -> None:
-        super().__init__(_buffered(reading.pieces), status_code, headers)
-        self._closing, self._key = closing, reading.facts.key
+        super().__init__(_buffered(reading.pieces, run), status_code, headers)
+        self._closing, self._run, self._key = closing, run, reading.facts.key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
@@ -172,9 +179,9 @@ class ReadingResponse(StreamingResponse):
         except StoreError as reason:
             say_error(f"front: sending {self._key} failed: {reason}")
         finally:
-            await asyncio.shield(run_in_threadpool(self._closing.__exit__, None, None, None))
+            await asyncio.shield(self._run(self._closing.__exit__, None, None, None))
 
 
-def _buffered(pieces: Iterator[Data]) -> Iterator[bytes | memoryview]:
-    for piece in pieces:
+async def _buffered(pieces: Iterator[Data], run: InThread) -> AsyncIterator[bytes | memoryview]:
+    while (piece := await run(next, pieces, None)) is not None:
         yield piece if isinstance(piece, bytes | memoryview) else bytes(piece)

@@ -1,8 +1,6 @@
 """Objects over HTTP, on stores in memory, in a directory and on S3."""
 
-import asyncio
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -15,20 +13,17 @@ from starlette.types import ASGIApp
 from smq.filer.local import LocalStore
 from smq.filer.store import OVERWRITE, Data, Facts, OpenObject, Store
 from smq.front.files import LIST_LIMIT_MAX, PARTS_MAX
-from smq.front.rights import FREE
 from smq.model.errors import Unavailable
-from smq.security.acls import Operation, PatternType
+from smq.security.acls import PatternType
 from smq.testing.faulty_store import Flaky, Torn, Wrapper
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import reference_to
 from smq.testing.s3_server import S3Server, s3_server, store_on
 from smq.testing.store_suite import BAD_KEYS
-from tests.front.asgi import Call, at_once, call, call_async, front
-from tests.front.users import as_user, may, rights_for
+from tests.front.asgi import Call, at_once, call, front
 
 MiB = 1 << 20
 PREFIXED = PatternType.PREFIXED
-COMMON_THREADS = 40  # Of anyio.
 ROUNDS = 10  # Of a race, so that a mistake shows.
 
 
@@ -403,49 +398,3 @@ def test_a_new_name_has_few_parts_and_an_old_one_can_be_deleted() -> None:
 def test_a_payload_may_be_of_a_topic_whose_name_begins_with_a_dot() -> None:
     key = reference_to(b"content").key(".t")
     assert call(front(MemoryStore()), "PUT", f"/filer/{key}", b"content").status == 201
-
-
-class StuckLists(Wrapper):
-    """A store whose lists of stuck/ do not end before `end`."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.begun, self.at_work, self.end = threading.Event(), 0, threading.Event()
-
-    def list(self, prefix: str = "", after: str = "") -> Iterator[Facts]:
-        if prefix.startswith("stuck/"):
-            self.at_work += 1
-            self.begun.set()
-            assert self.end.wait(60)
-        return super().list(prefix, after)
-
-
-@pytest.mark.parametrize("has_users", [False, True])
-def test_long_lists_leave_threads_to_others(has_users: bool) -> None:
-    """A user who may read one topic held all threads, and the GIL, with lists on 40 connections."""
-    store = StuckLists(MemoryStore(lambda: 1))
-    store.put("docs/a", b"x")
-    rules = [may(user, Operation.READ, "filer/", how=PREFIXED) for user in ("alice", "bob")]
-    app = front(store, rights=rights_for(*rules) if has_users else FREE)
-    alice, bob = (as_user(each) if has_users else {} for each in ("alice", "bob"))
-
-    async def run() -> None:
-        head = call_async(app, Call("HEAD", "/filer/docs/a", headers=alice))
-        assert (await head).status == 200
-        stuck = [
-            asyncio.create_task(call_async(app, Call("GET", "/filer/stuck/", headers=alice)))
-            for _ in range(COMMON_THREADS)
-        ]
-        assert await asyncio.to_thread(store.begun.wait, 20)
-        path = "/filer/docs/" if has_users else "/filer/docs/a"
-        found = await asyncio.wait_for(call_async(app, Call("GET", path, headers=bob)), 20)
-        assert found.status == 200
-        assert store.at_work <= (1 if has_users else 2)
-        store.end.set()
-        answers = await asyncio.wait_for(asyncio.gather(*stuck), 60)
-        assert {each.status for each in answers} == {200}
-
-    try:
-        asyncio.run(run())
-    finally:
-        store.end.set()

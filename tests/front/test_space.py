@@ -1,14 +1,16 @@
 """Quotas and the disk's reserve, counted."""
 
 from collections import namedtuple
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from smq.filer.local import LocalStore
 from smq.front import space as space_module
-from smq.front.space import NO_QUOTA, Space, namespace_of
+from smq.front.space import NO_QUOTA, SHARE, UPLOADS_IN_PARTS_MAX, Space, namespace_of
 from smq.model.errors import Full, Unavailable
+from smq.security.principals import Principal
 from smq.testing.memory_store import MemoryStore
 
 Disk = namedtuple("Disk", "f_bavail f_frsize")
@@ -54,12 +56,27 @@ def test_the_number_of_uploads_in_parts_is_limited_without_a_directory(
     monkeypatch.setattr(space_module, "UPLOADS_IN_PARTS_MAX", 1)
     elsewhere = Space(MemoryStore(), NO_QUOTA, 0)
     for _ in range(2):
-        with elsewhere.upload("docs/a"), pytest.raises(Unavailable, match="1 uploads are already"):
+        with elsewhere.upload("docs/a"), pytest.raises(Unavailable, match="too many uploads"):
             elsewhere.upload("docs/b").__enter__()
         elsewhere.invariants()
     here = Space(LocalStore(tmp_path), NO_QUOTA, 0)
     with here.upload("docs/a"), here.upload("docs/b"):
         here.invariants()
+
+
+def test_a_user_has_a_share_of_the_uploads_in_parts() -> None:
+    """One user's slow uploads kept all others from theirs."""
+    alice, bob = Principal("User", "alice"), Principal("User", "bob")
+    space = Space(MemoryStore(), NO_QUOTA, 0)
+    with ExitStack() as going_on:
+        for number in range(UPLOADS_IN_PARTS_MAX // SHARE):
+            going_on.enter_context(space.upload(f"docs/{number}", alice))
+        with pytest.raises(Unavailable, match="too many uploads"):
+            space.upload("docs/a", alice).__enter__()
+        with space.upload("docs/b", bob), space.upload("docs/c"):
+            space.invariants()
+    with space.upload("docs/a", alice):
+        space.invariants()
 
 
 def test_uploads_on_the_way_count_and_give_back_what_did_not_arrive() -> None:
