@@ -124,7 +124,8 @@ class RotatedFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         self._fd = os.open(self._path, flags, 0o600)
         self._size = os.fstat(self._fd).st_size
-        self._sync_directory()
+        for directory in (self._path.parent, self._path.parent.parent):  # Either name may be new.
+            _sync(directory)
         if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
             self._append(b"\n")  # A death has cut the last line.
 
@@ -164,15 +165,16 @@ class RotatedFile:
     def _older(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
 
-    def _sync_directory(self) -> None:
-        fd = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
     def close(self) -> None:
         """Close the file; the next line opens it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

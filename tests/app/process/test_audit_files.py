@@ -50,6 +50,22 @@ def test_acts_and_accesses_have_a_file_each_for_the_broker_alone(
     assert {stat.S_IMODE(each.stat().st_mode) for each in directory.iterdir()} == {0o600}
 
 
+def test_the_name_of_a_new_directory_is_on_disk_before_an_act_is_done(
+    tmp_path: Path, files: AuditFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power loss took the directory, with the lines of acts that had been done."""
+    fsync, synced = os.fsync, list[Path]()
+
+    def sync(fd: int) -> None:
+        fsync(fd)
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+
+    monkeypatch.setattr(os, "fsync", sync)
+    files.tell_acts(["a"])
+    files.close()
+    assert {tmp_path, tmp_path / "audit"} <= {*synced}
+
+
 def test_rotation_bounds_the_files_and_keeps_the_newest_lines(
     tmp_path: Path, files: AuditFiles, said: list[str]
 ) -> None:
