@@ -41,6 +41,7 @@ from smq.model.topic_configs import TOPIC_CONFIGS
 from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
 from smq.testing.memory_store import MemoryStore
 from smq.testing.smq_broker import SmqBroker
+from tests.app.front.console_pages import PAGES
 from tests.docs.doors import Door, all_doors, doors_of, libraries
 from tests.front.asgi import Answer, Call, at_once, broker
 from tests.front.console.fake_desk import FACTS, FakeDesk
@@ -280,6 +281,20 @@ def test_routes_behind_an_authorizer_answer_those_of_the_page(
     assert not right or not is_refused(ask(app, method, path, as_user("alice")))
 
 
+def test_each_page_of_the_console_is_tried_in_a_browser() -> None:
+    """By a user without rights, with some, with all: tests/app/front/test_pages_of_users.py."""
+    listed = {
+        path
+        for method, path, _, who in listed_routes()
+        if method == "GET" and who.startswith(AT_CONSOLE)
+    }
+    patterns = {each: re.sub(r"\{\w+\}", "[^/]+", each) for each in listed}
+    tried = {path.partition("?")[0] for path in PAGES}
+    assert [
+        each for each, how in patterns.items() if not any(re.fullmatch(how, t) for t in tried)
+    ] == []
+
+
 def test_the_page_lists_the_labels_of_metrics() -> None:
     families = text_string_to_metric_families(page(ONE_OF_EACH).decode())
     labels = {name for each in families for sample in each.samples for name in sample.labels}
@@ -457,7 +472,19 @@ def test_the_page_says_what_is_in_neither_half() -> None:
         assert each in section("Not there")
 
 
+def test_the_policy_says_what_is_supported_and_two_private_ways_to_report() -> None:
+    policy = Path("SECURITY.md").read_text()
+    supported, _, report = policy.partition("## Supported")[2].partition("## How to report")
+    assert "the newest commit of the main branch is supported" in supported
+    assert "Report a vulnerability" in report
+    assert "no mail address" in report
+    assert "@" not in report
+    for target in re.findall(r"\]\(([^)]+)\)", policy):
+        assert target.startswith("https://docs.github.com/") or Path(target).exists(), target
+
+
 def test_no_page_about_security_defers_a_door() -> None:
     pages = "SECURITY.md", "docs/logins.md", "docs/filer.md", "smq/front/application.py"
     for text in (PAGE, *(Path(each).read_text() for each in pages)):
         assert not re.search(r"second half|is planned|not yet|has no login yet|no authentic", text)
+    assert not re.search(r"\blater\b", PAGE)
