@@ -11,14 +11,14 @@ from threading import Event
 import grpc
 import pytest
 
-from smq.agent.proto import mq_broker_pb2 as pb
+from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Topic
 from smq.app.agent.gate import RpcContext
 from smq.app.agent.server import OPTIONS, STOP_WAIT_S, STREAMS_PER_CONNECTION_MAX
 from smq.testing.smq_broker import SmqBroker
 from tests.app.agent.doors import SETTINGS, opened, refused
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
-from tests.app.agent.test_record_calls import init as record_init
+from tests.app.agent.test_record_calls import EXPLICIT, committed, fill, init as record_init
 from tests.app.agent.test_subscribe_calls import init as message_init
 
 pytestmark = pytest.mark.timeout(120)
@@ -282,6 +282,25 @@ def test_a_stop_ends_what_is_open_at_both_doors_and_waits_for_no_subscriber(tmp_
         with refused(grpc.StatusCode.UNAVAILABLE, "the broker stops"):
             coordinated.read()
         assert took_s < STOP_WAIT_S
+
+
+@pytest.mark.slow
+def test_what_is_acknowledged_before_a_stop_is_committed(tmp_path: Path) -> None:
+    with SmqBroker(tmp_path, SETTINGS) as broker:
+        with opened(broker) as doors:
+            topic, _ = topic_of(doors)
+            fill(doors, topic, 0, range(5))
+            stream = OpenStream(doors.agent.SubscribeRecord, record_init(topic), metadata=EXPLICIT)
+            for each in stream.read_many(5):
+                ack = agent_pb.SubscribeRecordRequest(offset=each.offset, ack_partition=0)
+                stream.send(ack)
+            stream.send(record_init(topic))  # Its answer comes once all before it are read.
+            assert "a stream has one init" in stream.read().error
+            broker.stop()
+            assert [each.is_end_of_stream for each in stream.finish()] == [True]
+        broker.restart()
+        with opened(broker) as doors:
+            assert committed(doors, topic) == {0: 5}
 
 
 @pytest.mark.slow
