@@ -208,7 +208,7 @@ _Value: TypeAlias = RecordValue | Mapping[_Path, object]
 def _value_of(record: ReadRecord, paths: Collection[_Path]) -> _Value:
     if len(record.value) > PARSED_BYTES_MAX:
         return _in_bytes(paths, record)
-    value: RecordValue = RecordValue.FromString(record.record_value)
+    value: RecordValue = RecordValue.FromString(b"".join(record.record_value))
     return value
 
 

@@ -44,9 +44,10 @@ class ReadRecord:
         return self._is_typed
 
     @property
-    def record_value(self) -> bytes:
-        """Its value as the agent's clients get it: what is no RecordValue is a field of one."""
-        return self.value if self.is_typed else raw_value(self.value)
+    def record_value(self) -> tuple[bytes, ...]:
+        """Its value as the agent's clients get it, in pieces of which none is a copy: what is no
+        RecordValue is a field of one."""
+        return (self.value,) if self.is_typed else raw_value(self.value)
 
     def message(self) -> tuple[bytes, ...]:
         """The record as a DataMessage, in pieces of which none is a copy of its value."""
@@ -87,9 +88,8 @@ def record_answer(record: ReadRecord, partition: int, deliveries: int) -> Writte
         partition=partition,
         delivery_count=deliveries,
     )
-    value = record.record_value
-    head = field_head(SubscribeRecordResponse.VALUE_FIELD_NUMBER, len(value))
-    return WrittenAnswer(rest.SerializeToString(), head, value, record.headers)
+    value = field_of(SubscribeRecordResponse.VALUE_FIELD_NUMBER, record.record_value)
+    return WrittenAnswer(rest.SerializeToString(), *value, record.headers)
 
 
 def message_answer(record: ReadRecord) -> WrittenAnswer:

@@ -61,12 +61,13 @@ def is_record_value(data: bytes) -> bool:
     return bool(protobuf.walk_message(read_only(data), _TYPES, stack) >= 0)
 
 
-def raw_value(data: bytes) -> bytes:
-    """The RecordValue of a record that is none."""
-    found: bytes = RecordValue(
-        fields={RAW_FIELD: RecordedValue(bytes_value=data)}
-    ).SerializeToString()
-    return found
+def raw_value(data: bytes) -> tuple[bytes, bytes]:
+    """The RecordValue of a record that is none: what is before its bytes, and these."""
+    head = field_head(RecordedValue.BYTES_VALUE_FIELD_NUMBER, len(data))
+    name = RAW_FIELD.encode()
+    key = field_head(KEY, len(name)) + name
+    entry = key + field_head(VALUE, len(head) + len(data)) + head
+    return field_head(FIELDS, len(entry) + len(data)) + entry, data
 
 
 class WrittenField(NamedTuple):

@@ -285,7 +285,7 @@ def test_a_stop_ends_what_is_open_at_both_doors_and_waits_for_no_subscriber(tmp_
 
 
 @pytest.mark.slow
-def test_what_is_acknowledged_before_a_stop_is_committed(tmp_path: Path) -> None:
+def test_acknowledgements_before_a_stop_are_committed(tmp_path: Path) -> None:
     with SmqBroker(tmp_path, SETTINGS) as broker:
         with opened(broker) as doors:
             topic, _ = topic_of(doors)
