@@ -327,7 +327,7 @@ def _clip_batches(rows, row, end):
             _swap_batches(rows, row, at, at - 1)
             at -= 1
     rows[row, R_BATCH_COUNT] = count
-    rows[row, R_NEWEST] = count - 1
+    rows[row, R_NEWEST] = (count - 1) % PRODUCER_BATCHES  # As in a row that never had one.
     return count
 
 

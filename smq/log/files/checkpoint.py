@@ -278,6 +278,9 @@ class Checkpoint:
         end = count * PRODUCER_COLUMNS
         aborted = words[end:] if version > 2 else np.array(head.get("aborted", []), np.int64)
         partitions = [_partition(*row) for row in head["partitions"]]
+        producers = words[:end].reshape(-1, PRODUCER_COLUMNS).copy()
+        # Without a batch none is the newest: earlier logs wrote -1 where all had been cut off.
+        producers[producers[:, R_BATCH_COUNT] == 0, R_NEWEST] = PRODUCER_BATCHES - 1
         transactions = TransactionsCopy(
             [Open._make(row) for row in head.get("open", [])],
             [aborted.reshape(-1, ABORTED_COLUMNS).copy()],
@@ -287,7 +290,7 @@ class Checkpoint:
             head["synced"],
             head["generation"],
             partitions,
-            words[:end].reshape(-1, PRODUCER_COLUMNS).copy(),
+            producers,
             transactions if version > 3 else _lowered(transactions, partitions),
         )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smq.log.files.checkpoint import FILE_NAME, Checkpoint
 from smq.log.files.disk import OsDisk
 from smq.log.losses import BOOT_FILE
 from smq.testing.disk import (
@@ -232,7 +233,9 @@ class SimulatedDisk(OsDisk):
         self._only_cached.setdefault(file, []).extend(lost)
 
     def replace(self, path: Path, data: bytes | memoryview) -> None:
-        """See Disk."""
+        """See Disk. What a log writes as its checkpoint a start must take."""
+        if path.name == FILE_NAME:
+            assert Checkpoint.of(bytes(data), path) is not None
         try:
             self._call("replace")
         except OSError:

@@ -7,6 +7,7 @@ import pytest
 
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.log.producers import (
+    PRODUCER_BATCHES,
     PRODUCER_COLUMNS,
     R_BATCH_COUNT,
     R_BATCHES,
@@ -88,6 +89,18 @@ def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert told(loaded) == told(written)
     assert len(told(loaded)[1]) == 2
     assert (loaded.producers == written.producers).all()
+
+
+def test_a_producer_without_batches_is_read_though_an_earlier_log_wrote_none_as_its_newest(
+    tmp_path: Path,
+) -> None:
+    written = checkpoint()
+    written.producers[0, R_BATCH_COUNT], written.producers[0, R_NEWEST] = 0, -1
+    written.save(OsDisk(), tmp_path)
+    loaded, is_newest = Checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert is_newest
+    assert loaded.producers[:, R_NEWEST].tolist() == [PRODUCER_BATCHES - 1, 4]
 
 
 def test_a_checkpoint_of_version_1_has_no_transactions(tmp_path: Path) -> None:

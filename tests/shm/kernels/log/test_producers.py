@@ -17,11 +17,13 @@ from shm.kernels.log.producers import (
     H_TOP,
     INVALID_PRODUCER_EPOCH,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
+    PRODUCER_BATCHES,
     PRODUCER_COLUMNS,
     R_BATCH_COUNT,
     R_EPOCH,
     R_LAST_MS,
     R_NEWER,
+    R_NEWEST,
     R_NEXT,
     R_PARTITION,
     R_PRODUCER_ID,
@@ -29,6 +31,7 @@ from shm.kernels.log.producers import (
     check_sequence,
     clip_producers,
     expire_producers,
+    fence_producer,
     file_producers,
     forget_partitions,
     producer_hash,
@@ -337,6 +340,22 @@ def test_batches_behind_the_end_are_forgotten_and_accepted_again(count: int, end
             assert each.append(4, 5, 3, sequence, 1, offset=sequence) == ACCEPT
         assert each.append(4, 5, 3, kept[-1], 1) == OUT_OF_ORDER_SEQUENCE_NUMBER
         assert each.append(4, 5, 2, 0, 1) == INVALID_PRODUCER_EPOCH
+
+
+def test_a_producer_of_which_only_its_markers_epoch_is_left_has_no_newest_batch() -> None:
+    """-1 was taken by no start: the checkpoint counted as damaged, and so did the one before."""
+    table = Table()
+    table.append(4, 5, 3, 0, 1, offset=10)
+    fence_producer(table.rows, 4, 5, 3, 0, 7)
+    [row] = filed(table, [4], [10])
+    clip_producers(table.rows, np.array([4], np.int64), np.array([10], np.int64))
+    kept = table.rows[producer_row(table.rows, 4, 5)]
+    for each in (row, kept):
+        assert each[R_BATCH_COUNT] == 0
+        assert each[R_NEWEST] == PRODUCER_BATCHES - 1
+    assert table.append(4, 5, 3, 1, 1) == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert table.append(4, 5, 3, 0, 1, offset=10) == ACCEPT
+    assert table.append(4, 5, 3, 0, 1) == DUPLICATE
 
 
 def test_producers_of_unknown_partitions_are_neither_filed_nor_kept() -> None:
