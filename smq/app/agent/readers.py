@@ -37,6 +37,7 @@ from smq.client.consuming.batch.chunk import Chunk, Record
 from smq.client.errors import Overrun
 
 BATCH_BYTES = 256 * 1024  # Copied at a time.
+PIECE_BYTES = 1024 * 1024
 IDLE_MAX = 64  # Readers that wait for another FetchMessage.
 HEADERS_AT_ONCE, HEADERS_AT_ONCE_BYTES = 1024, 1024 * 1024
 """More headers, or those of a record among so many bytes, are written apart: a batch of a kilobyte
@@ -135,7 +136,7 @@ class Reader:
         stop, size = write_messages(data, chunk.columns, row, end, out)
         for _ in range(stop - row):
             self.skip()
-        return out[:size].tobytes(), stop - row
+        return copied(out[:size].data), stop - row
 
     async def wait(self, timeout_s: float) -> bool:
         """Read what is there, or arrives in time; whether there is a record now.
@@ -147,8 +148,8 @@ class Reader:
         try:
             async with await self._consumer.poll(timeout_s) as batch:
                 if batch:
-                    copied = partial(_copied, batch)
-                    found = await done_by_size(copied, batch.size_bytes, COPIED_AT_ONCE_BYTES)
+                    copy = partial(_records_of, batch)
+                    found = await done_by_size(copy, batch.size_bytes, COPIED_AT_ONCE_BYTES)
                     self._ahead.extend(found)
         except Overrun:  # It is read again.
             self._ahead.clear()
@@ -216,7 +217,7 @@ class PartitionReaders:
         self._closings.begin(reader.close())
 
 
-def _copied(batch: Batch) -> list[Record]:
+def _records_of(batch: Batch) -> list[Record]:
     """Its records in memory of their own, with the places of their keys and values. Raises
     Overrun."""
     found = [*batch.copy()]
@@ -231,10 +232,19 @@ def read_record(record: Record) -> ReadRecord:
     value = record.value
     return ReadRecord(
         record.key or b"",
-        b"" if value is None else bytes(value),
+        b"" if value is None else copied(value),
         time_ns(record.timestamp_ms),
         record.offset,
     )
+
+
+def copied(data: memoryview) -> bytes:
+    """A copy. One of much is made piece by piece, as no other thread runs during one of `bytes`; to
+    join the pieces lets others run."""
+    if len(data) <= COPIED_AT_ONCE_BYTES:
+        return bytes(data)
+    places = range(0, len(data), PIECE_BYTES)
+    return b"".join([bytes(data[at : at + PIECE_BYTES]) for at in places])
 
 
 def time_ns(time_ms: int) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from smq.agent.layouts import RingLayout
@@ -13,7 +14,14 @@ from smq.agent.topic_names import TopicName
 from smq.app.agent import readers as readers_room
 from smq.app.agent.apart import COPIED_AT_ONCE_BYTES
 from smq.app.agent.broker import BrokerSide
-from smq.app.agent.readers import HEADERS_AT_ONCE, IDLE_MAX, PartitionReaders, Reader
+from smq.app.agent.readers import (
+    HEADERS_AT_ONCE,
+    IDLE_MAX,
+    PIECE_BYTES,
+    PartitionReaders,
+    Reader,
+    copied,
+)
 from smq.app.agent.topics import KnownTopic
 from smq.testing.smq_broker import SmqBroker
 
@@ -101,6 +109,12 @@ def test_a_reader_writes_messages_of_what_it_has_read(broker: SmqBroker) -> None
         side.close()
 
     asyncio.run(talk())
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 5])
+def test_a_copy_in_pieces_is_the_whole(size: int) -> None:
+    data = np.random.default_rng(size).bytes(size)
+    assert copied(memoryview(data)) == data
 
 
 def test_headers_are_written_where_they_are_and_only_for_who_has_them(broker: SmqBroker) -> None:
