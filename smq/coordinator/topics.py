@@ -1,14 +1,14 @@
 """Creates, changes and deletes topics by Kafka's rules.
 
-A new topic's partitions get unused numbers and are spread over the logs round robin, starting with
-the log that has the fewest partitions. Everything has one replica: a replication factor above 1 is
-refused, since SMQ cannot keep copies on other hosts.
+A new topic's partitions get unused numbers and are spread over all nodes, those that lead fewest
+first: a node that serves several logs leads no more than the others. Everything has one replica: a
+replication factor above 1 is refused, since SMQ cannot keep copies on other hosts.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import cycle, islice
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from smq.coordinator.catalog_room import CatalogRoom
@@ -157,7 +157,7 @@ class Topics:
         """
         more = self._more_partitions(topic, count, assignments)
         if assignments is None:
-            logs = self._round_robin(more)
+            logs = self._spread(more, topic.logs)
         else:
             nodes = [self._only_replica(replicas) for replicas in assignments]
             logs = self._logs_on(nodes)
@@ -298,12 +298,30 @@ class Topics:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
             )
-        return self._round_robin(count)
+        return self._spread(count)
 
-    def _round_robin(self, count: int) -> list[int]:
-        """So many logs in turn, starting with the one with the fewest partitions."""
-        start = self._counts.index(min(self._counts))
-        return list(islice(cycle(range(len(self._counts))), start, start + count))
+    def _spread(self, count: int, before: Sequence[int] = ()) -> list[int]:
+        """Logs for so many more partitions of a topic, which has others in `before`.
+
+        Each goes to the node with the fewest of the topic, which keeps its traffic on all of them;
+        of these to the one that leads fewest, in the order of their ids. Full nodes are left out.
+        """
+        node_count = self._config.shards
+        own = Counter(log % node_count for log in before)
+        nodes = [
+            (own[place], sum(self._counts[place::node_count]), node)
+            for place, node in enumerate(self._config.node_ids)
+        ]
+        heapify(nodes)
+        chosen: list[int] = []
+        while len(chosen) < count:
+            of_topic, led, node = nodes[0]
+            if led >= self._room_on(node) and len(nodes) > 1:
+                heappop(nodes)
+                continue
+            heapreplace(nodes, (of_topic + 1, led + 1, node))
+            chosen.append(node)
+        return self._logs_on(chosen)
 
     def _more_partitions(
         self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
@@ -354,12 +372,21 @@ class Topics:
             raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
         return self._logs_on([nodes[partition] for partition in range(len(nodes))])
 
+    def _room_on(self, node: int) -> int:
+        """How many partitions there may be in all logs of a node."""
+        return len(self._served_by(node)) * self._cluster.partitions_per_log_max
+
+    def _served_by(self, node: int) -> range:
+        """The logs of a node."""
+        place = self._config.node_ids.index(node)
+        return range(place, len(self._counts), self._config.shards)
+
     def _logs_on(self, nodes: Sequence[int]) -> list[int]:
         """For each of these nodes, one of its logs with few partitions."""
         counts = list(self._counts)
         logs: list[int] = []
         for node in nodes:
-            served = range(self._config.node_ids.index(node), len(counts), self._config.shards)
+            served = self._served_by(node)
             logs.append(min(served, key=counts.__getitem__))
             counts[logs[-1]] += 1
         return logs

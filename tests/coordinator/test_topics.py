@@ -40,16 +40,30 @@ def test_an_uncommitted_topic_is_absent_after_a_restart(driver: CoordinatorDrive
     assert driver.coordinator.topics.catalog.by_name == {}
 
 
-def test_partitions_go_round_the_logs_from_where_the_fewest_are(
-    driver: CoordinatorDriver,
-) -> None:
-    assert create(driver, "a", partition_count=4).logs == (0, 1, 2, 0)
-    assert create(driver, "b", partition_count=2).logs == (1, 2)
-    driver.coordinator.topics.delete(driver.coordinator.topics.catalog.by_name["a"])
-    assert create(driver, "c").logs == (0,)
+def test_partitions_go_to_the_nodes_that_lead_fewest(driver: CoordinatorDriver) -> None:
+    # Three logs on two nodes: node 1 serves logs 0 and 2, node 2 serves log 1.
+    topics = driver.coordinator.topics
+    assert create(driver, "a", partition_count=4).logs == (0, 1, 2, 1)
+    assert create(driver, "b", assignments=[(0, [1]), (1, [1])]).logs == (0, 2)
+    assert create(driver, "c").logs == (1,)
+    topics.delete(topics.catalog.by_name["b"])
+    assert create(driver, "d").logs == (0,)
     driver.store.commit()
     driver.restart()
-    assert create(driver, "d").logs == (0,)
+    assert create(driver, "e", partition_count=2).logs == (2, 1)
+
+
+def test_a_topic_is_on_all_nodes_though_one_leads_fewer(driver: CoordinatorDriver) -> None:
+    create(driver, "a", assignments=[(place, [1]) for place in range(9)])
+    assert create(driver, "b", partition_count=5).logs == (1, 2, 1, 0, 1)
+
+
+def test_added_partitions_go_to_the_nodes_with_fewest_of_the_topic(
+    driver: CoordinatorDriver,
+) -> None:
+    create(driver, "a", assignments=[(0, [2]), (1, [2])])
+    topic = create(driver, "b", assignments=[(0, [1])])
+    assert driver.coordinator.topics.add_partitions(topic, 4, now=driver.now).logs == (0, 1, 2, 1)
 
 
 def test_numbers_and_ids_are_never_used_again(driver: CoordinatorDriver) -> None:
