@@ -2,7 +2,8 @@
 
     memory   a start with fresh memory: the supervisor had died
     os       one on another boot of the machine: the page cache was lost
-    disk     one that found damage; what is found later is known by its place (Led.may_have_lost)
+    disk     one that found damage, or less than what is sealed; what is found later is known by its
+             place (Led.may_have_lost)
 
 The coordinator asks for it before it commits a transaction that a power loss must not tear
 (smq.coordinator.transactions.endings): the log itself does not show what is missing at its end.
@@ -80,6 +81,12 @@ class Losses:
         for each in LEVELS:
             if before < each <= level:
                 self._newest[each] = max(self._newest[each], self._newest[before])
+        self.is_saved = False
+
+    def lost_synced(self) -> None:
+        """This start has lost what was on disk: records of any level."""
+        assert self._written_by is not None
+        self._newest = [self._written_by] * len(LEVELS)
         self.is_saved = False
 
     def since(self, level: int, generation: int) -> bool:

@@ -249,6 +249,9 @@ class Partitions:
         """Move a partition's end up to where sealed segments are known to reach."""
         row = self.table[self.slots[number]]
         assert end >= row[words.P_LOG_END], "no offset is given away twice"
+        if self.epochs[number][-1:] == [(epoch, int(row[words.P_LOG_END]))]:
+            # It has no record yet: those that are sealed are of earlier epochs.
+            self.epochs[number] = self.epochs[number][:-1]
         row[words.P_LOG_END] = end
         show(row, end)
         self.lead(number, epoch)

@@ -14,6 +14,7 @@ from smq.log.files.checkpoint import PartitionCheckpoint
 from smq.log.partitions import show
 from smq.log.reading import ReadableLog
 from smq.log.transactions import LogTransactions
+from smq.model.segments import KnownEnds
 
 
 class SealedEnds:
@@ -44,6 +45,17 @@ class SealedEnds:
         self._forget_aborted(number, int(row[P_DECIDED_END]))
         self.count_unsealed(number, now_ms)
         return shows_more
+
+    def raise_end(self, known: KnownEnds, now_ms: int) -> bool:
+        """A partition ends below what the manifest has of it: go on behind that, or offsets would
+        be given again. Returns whether it did."""
+        partitions = self._log.partitions
+        if known.end <= int(partitions.table[partitions.slots[known.number], P_LOG_END]):
+            return False
+        self.advance(known.number, max(known.sealed_end, known.log_start), now_ms)
+        self.advance(known.number, known.undecided_end, now_ms, is_decided=False)
+        self.set_log_start(known.number, known.log_start)
+        return True
 
     def compact(self, number: int, end: int, now_ms: int) -> None:
         """Compaction may remove records of a partition below `end`, which are sealed: from now on

@@ -45,6 +45,21 @@ class Segment:
     newest_ms: int = -1
 
 
+class KnownEnds(NamedTuple):
+    """What the manifest has of a partition: below which offset records were deleted, where its
+    segments end, and where its undecided ones; 0: none."""
+
+    number: int
+    log_start: int
+    sealed_end: int
+    undecided_end: int
+
+    @property
+    def end(self) -> int:
+        """The partition does not end below this."""
+        return max(self.log_start, self.sealed_end, self.undecided_end)
+
+
 class BatchLimits(NamedTuple):
     """How large batches are that are made from a segment's rows.
 

@@ -26,6 +26,7 @@ from smq.model.catalog import BROKER, CLIENT_METRICS, QUOTA, Catalog, InternalPa
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
+from smq.model.segments import KnownEnds
 from smq.model.topic_configs import topic_defaults
 from smq.security.access import AccessView, NothingPublished
 from smq.security.listeners import listeners_of
@@ -126,6 +127,19 @@ class Shard:
         self._directory.take(gone, come, self._code_of)
         for log in self.logs.values():
             log.wal.files.writes_ahead = DURABILITY_DISK in self.levels
+
+    def raise_ends(self, known: Iterable[KnownEnds], now_ms: int) -> list[Log]:
+        """Have no partition end below what the manifest has of it. Returns the logs in which some
+        did: they have lost records that were on disk. Before anything is appended."""
+        raised: dict[int, Log] = {}
+        for each in known:
+            led = self._led.get(each.number)
+            if led is not None and led.log.sealing.raise_end(each, now_ms):
+                raised[led.log.number] = led.log
+        for log in raised.values():
+            log.losses.lost_synced()
+            log.save_losses()
+        return list(raised.values())
 
     def _drop_lost(self, gone: Iterable[Topic], changed: Iterable[Topic]) -> None:
         """Drop the partitions of topics that are gone and have not only changed."""

@@ -59,6 +59,16 @@ def test_damage_has_lost_records_of_every_level(tmp_path: Path) -> None:
     assert lost(life.log, 0) == [MEMORY, OS, DISK]
 
 
+def test_a_log_that_ends_before_what_is_sealed_has_lost_records_of_every_level(
+    tmp_path: Path,
+) -> None:
+    start(tmp_path)
+    log = start(tmp_path, generation=1).log
+    log.losses.lost_synced()
+    log.save_losses()
+    assert lost(start(tmp_path, generation=2, memory=log.memory).log, 0) == [MEMORY, OS, DISK]
+
+
 def test_a_raised_level_keeps_the_losses_of_the_former_one(tmp_path: Path) -> None:
     """Data fault 21, its kind: the present level judged what had happened under the former one."""
     start(tmp_path)

@@ -109,3 +109,12 @@ def test_an_end_known_from_sealed_segments_extends_the_partition(partitions: Par
     partitions.extend(7, 25, 3)
     assert partitions.table[partitions.slots[7], P_HIGH_WATERMARK] == 25
     assert partitions.epochs[7] == [(3, 0)]
+
+
+def test_an_epoch_without_a_record_begins_behind_what_is_sealed(partitions: Partitions) -> None:
+    """Clients whose records are all sealed were sent back to where the log ended."""
+    led(partitions, (3, 10), (5, 10))
+    partitions.extend(7, 25, 5)
+    partitions.invariants()
+    assert partitions.epochs[7] == [(3, 0), (5, 25)]
+    assert partitions.end_of_epoch(7, 3) == (3, 25)

@@ -19,6 +19,7 @@ from shm.kernels.base.words import (
 )
 from smq.log.files.checkpoint import FILE_NAME, Open, TransactionsCopy
 from smq.log.repair import hide_unsynced
+from smq.model.segments import KnownEnds
 from tests.log.logs import (
     NOW_MS,
     OS,
@@ -177,3 +178,28 @@ def test_a_log_start_above_the_decided_end_raises_it(tmp_path: Path, offset: int
     assert row(log)[P_SEALED_END] == max(40, offset)
     assert row(log)[P_LAST_STABLE] == offset
     assert [each.first_offset for each in log.transactions.opened()] == [3]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (KnownEnds(1, 0, 10, 0), (0, 0, 0, 10)),  # The log knows of all of it.
+        (KnownEnds(1, 5, 25, 0), (5, 25, 25, 25)),
+        (KnownEnds(1, 30, 25, 0), (30, 30, 30, 30)),
+        (KnownEnds(1, 0, 8, 12), (0, 12, 8, 12)),
+    ],
+)
+def test_a_partition_goes_on_behind_what_the_manifest_has_of_it(
+    tmp_path: Path, known: KnownEnds, expected: tuple[int, ...]
+) -> None:
+    log = start(tmp_path, generation=4).log
+    fill(log, count=10)
+    assert log.sealing.raise_end(known, NOW_MS) == (known.end > 10)
+    columns = P_LOG_START, P_SEALED_END, P_DECIDED_END, P_LOG_END
+    assert tuple(int(row(log)[each]) for each in columns) == expected
+    log.invariants()
+    log.checkpoint()
+    log.wal.close()
+    log = start(tmp_path, generation=5).log
+    assert tuple(int(row(log)[each]) for each in columns) == expected
+    assert log.partitions.end_of_epoch(1, 4) == (4, expected[-1])

@@ -16,6 +16,7 @@ from smq.log.partitions import PartitionSettings
 from smq.model.catalog import Catalog, Node
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
+from smq.model.segments import KnownEnds
 from smq.shard.led import Led
 from smq.shard.shard import Shard
 from tests.shard.shard_bench import (
@@ -118,6 +119,22 @@ def test_the_first_catalog_drops_a_logs_rows_of_deleted_topics(
     shard.take_catalog(catalog(topic("a")), 1)
     shard.invariants()
     assert set(log.partitions.slots) == {1}
+
+
+def test_partitions_end_where_the_manifest_says_at_least(tmp_path: Path) -> None:
+    shard = Shard(1, Config(), {0: new_log(tmp_path, generation=3)}, lambda _: [], SECRET)
+    disk = {"smq.durability": "disk"}
+    shard.take_catalog(catalog(topic("kept"), topic("lost", range(2, 3), disk)), 1)
+    appender = Appender(shard)
+    appender.append("kept", 0, batch(b"a", b"b"))
+    known = [KnownEnds(1, 0, 2, 0), KnownEnds(2, 0, 500, 0), KnownEnds(99, 0, 500, 0)]
+    assert not led(shard, "lost").may_have_lost(7, 2)
+    assert shard.raise_ends(known, 0) == [shard.logs[0]]
+    assert led(shard, "lost").may_have_lost(7, 2), "a transaction that began before is not whole"
+    shard.invariants()
+    assert (led(shard, "kept").offsets().log_end, led(shard, "kept").offsets().sealed_end) == (2, 0)
+    assert appender.append("lost", 0, batch(b"new")) == 500
+    assert shard.raise_ends(known, 0) == []
 
 
 def test_epochs_are_compared_with_the_one_the_partition_is_led_in(tmp_path: Path) -> None:

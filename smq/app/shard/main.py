@@ -10,8 +10,10 @@ from itertools import chain
 
 from shm.peer import is_ours
 from shm.segment import LogMemory
+from smq.app.process.asker import Asker
 from smq.app.process.clock import monotonic_ms, sleep
 from smq.app.process.inheritance import (
+    COORDINATOR,
     SEALER,
     Inheritance,
     agent_name,
@@ -26,6 +28,7 @@ from smq.app.process.machine import boot_id
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
 from smq.app.shard.audit_sender import AuditSender
+from smq.app.shard.catalogs import Catalogs
 from smq.app.shard.commands import ShardCommands
 from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.door.sessions import Sessions
@@ -40,16 +43,21 @@ from smq.log.sync import SyncThread
 from smq.model.catalog import Catalog
 from smq.model.errors import StoreError
 from smq.model.printable import say_error
+from smq.model.segments import KnownEnds
 from smq.security.access import AccessView
 from smq.security.listeners import UNIX
 from smq.shard.shard import Shard
+from smq.store.known_ends import known_ends
+from smq.store.store import FILE_NAME as STORE
 from smq.wire.attach import Hello
+from smq.wire.internal.manifest import SyncManifest
 
 HOUSEKEEPING_MS = 1000
 DRAIN_MS = 3000
 CATALOG_WAIT_MS = 5
 PAUSE_S = 0.5
 PAST_CACHE_BLOCKS = 32  # Of 2 MiB, all logs of a shard together.
+_UNKNOWN_ENDS = "where sealed segments end is not known"
 SWITCH_S = 0.0005  # The GIL's switch interval, for which the loop waits for an indexing thread.
 
 
@@ -65,11 +73,11 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     nodes, secret = inheritance.known_nodes, os.urandom(16)
     shard = Shard(node_id, inheritance.config, logs, nodes, secret, access)
     peers = Peers(loop, node_id, inheritance.relays_path, inheritance.socket_path(SEALER))
-    take_catalog = partial(_take_catalog, inheritance, shard)
+    catalogs = _catalogs(inheritance, shard)
     timings = inheritance.timings.node(node_id)
     published = inheritance.catalog.words
     entrances = _entrances(inheritance, access)
-    server = ShardServer(loop, shard, peers, take_catalog, published, timings=timings)
+    server = ShardServer(loop, shard, peers, catalogs.take, published, timings=timings)
     entrances.when_issuers_keys_change = server.logins.drop_withdrawn
     server.serve_syncs(syncs_fd)
     commands = ShardCommands(loop, shard, peers)
@@ -91,8 +99,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
 
     def serve() -> None:
         """Serve once the coordinator has sent the topics."""
-        _take_catalog(inheritance, shard)
-        if not shard.catalog_version:  # A turn of the loop may have taken it before us.
+        catalogs.take()
+        if not catalogs.are_known:  # A turn of the loop may have taken it before us.
             loop.call_later(CATALOG_WAIT_MS, serve)
             return
         for name, listener in inheritance.tcp_listeners[node_id].items():
@@ -219,14 +227,32 @@ def _swallow(fd: int) -> None:
         return
 
 
-def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
-    """Apply a newly published catalog; returns whether there was one."""
-    block = inheritance.catalog
-    if not block.has_moved(shard.catalog_version):
-        return False
-    version, published = block.read()
-    shard.take_catalog(Catalog.decode(published), version)
-    return True
+def _catalogs(inheritance: Inheritance, shard: Shard) -> Catalogs:
+    def ends() -> list[KnownEnds]:
+        try:
+            return known_ends(inheritance.data_dir / STORE, sorted(shard.logs))
+        except StoreError as reason:
+            if inheritance.has_served:  # The logs knew it then, and their memory was kept since.
+                say_error(f"{_UNKNOWN_ENDS}: {reason}")
+                return []
+            raise _ended(reason) from reason
+
+    def sync() -> None:
+        coordinator = Asker(inheritance.socket_path(COORDINATOR))
+        try:
+            coordinator.ask(SyncManifest())
+        except StoreError as reason:
+            raise _ended(reason) from reason
+        finally:
+            coordinator.close()
+
+    return Catalogs(inheritance.catalog, shard, ends, sync, monotonic_ms)
+
+
+def _ended(reason: StoreError) -> SystemExit:
+    """The supervisor starts the shard again."""
+    say_error(f"{_UNKNOWN_ENDS}: {reason}")
+    return SystemExit(1)
 
 
 def housekeep(

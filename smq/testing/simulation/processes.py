@@ -31,6 +31,7 @@ from smq.app.process.inheritance import (
 from smq.app.process.loop import Loop, Spin
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
+from smq.app.shard.catalogs import Catalogs
 from smq.app.shard.commands import ShardCommands
 from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.entrance import Entrance
@@ -46,12 +47,13 @@ from smq.log.files.past_cache import BLOCKS_MIN
 from smq.log.files.segment_files import WalLimits
 from smq.log.log import Log
 from smq.log.recovery import open_log
-from smq.model.catalog import Catalog
 from smq.model.now import Now
+from smq.model.segments import KnownEnds
 from smq.security.access import AccessView
 from smq.security.listeners import UNIX
 from smq.shard.produce import Marks
 from smq.shard.shard import Shard
+from smq.store.known_ends import known_ends
 from smq.store.store import FILE_NAME
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.cost import Inflated, NewcomersSteps
@@ -246,11 +248,14 @@ class ShardProcess(SimProcess):
         )
         paths = inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
         peers = Peers(self.loop, node_id, *paths)
+        self._catalogs = Catalogs(
+            inheritance.catalog, shard, self._known_ends, self._sync_store, monotonic_ms
+        )
         words = inheritance.catalog.words
         acks = KernelAcks(shard, self.chance)
         with watched():
             self.server = ShardServer(
-                *(self.loop, shard, peers, self._take_catalog, words, acks),
+                *(self.loop, shard, peers, self._catalogs.take, words, acks),
                 submit=self._hashing.submit,
             )
         self.server.polls.looks_a_turn = 1  # A poll.
@@ -315,17 +320,15 @@ class ShardProcess(SimProcess):
     def _when(self, ms_max: float) -> int:
         return self.host.clock.now_ns + int(self.chance.random() * ms_max * MS)
 
-    def _take_catalog(self) -> bool:
-        block = self.inheritance.catalog
-        if not block.has_moved(self.shard.catalog_version):
-            return False
-        version, published = block.read()
-        self.shard.take_catalog(Catalog.decode(published), version)
-        return True
+    def _known_ends(self) -> list[KnownEnds]:
+        return known_ends(self.host.directory / FILE_NAME, self._numbers)
+
+    def _sync_store(self) -> None:
+        raise AssertionError("a log has lost what is sealed: no fault of ours takes that")
 
     def _serve(self, node_id: int) -> None:
-        self._take_catalog()
-        if not self.shard.catalog_version:
+        self._catalogs.take()
+        if not self._catalogs.are_known:
             self.loop.call_later(CATALOG_WAIT_MS, partial(self._serve, node_id))
         elif self.host.is_secured:
             self._let_in(node_id)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,19 +17,31 @@ from shm.segment import LogMemory
 from shm.timings import Timings
 from smq.app.process.asker import Asker
 from smq.app.process.child import fork
-from smq.app.process.inheritance import Inheritance, Stop, attach_name, shard_name, socket_path
+from smq.app.process.inheritance import (
+    COORDINATOR,
+    Inheritance,
+    Stop,
+    attach_name,
+    shard_name,
+    socket_path,
+)
 from smq.app.shard.main import PAST_CACHE_BLOCKS, _limits, shard_main
 from smq.client.wait import wait_readable
 from smq.log.files.segment_files import WalLimits
 from smq.log.losses import BOOT_FILE
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.model.segments import Segment
 from smq.security.listeners import Endpoint
+from smq.store.store import FILE_NAME, Store
 from smq.testing.page_cache import is_cached
 from smq.wire.generated.metadata import MetadataRequest
+from smq.wire.internal.form import Question, by_name, decode_question
+from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.manifest import SyncManifest
 from smq.wire.internal.messages import Partitions, PartitionState
 from tests.app.fake_broker import eventually
-from tests.app.fake_peers import listen
+from tests.app.fake_peers import answer_body, answered_by_a_thread, listen
 from tests.app.one_child import OneChild
 from tests.app.shard_client import decoded, request
 from tests.shard.shard_bench import batch, catalog, produce_request, responses, topic
@@ -37,6 +50,7 @@ MiB = 1024 * 1024
 RING_BYTES, SEGMENT_BYTES = 2 * MiB, 1 * MiB
 DEADLINE_S = 20.0
 NODE = 1
+SEALED = Segment(1, 0, 500, "raw", "a", 100, 9, 500, 0, 5, 0, 5)
 
 
 class Estate(OneChild):
@@ -51,6 +65,7 @@ class Estate(OneChild):
             shards=1,
         )
         (directory / "logs").mkdir()
+        Store.open(directory / FILE_NAME).close()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.unix_listener = listen(socket_path(directory, shard_name(NODE)))
         self.attach_listener = listen(socket_path(directory, attach_name(NODE)))
@@ -201,6 +216,48 @@ def test_it_takes_each_catalog_that_is_published(estate: Estate) -> None:
     assert [state.number for state in estate.partitions()] == [1]
     estate.publish(topic("one"), topic("two", range(2, 4)))
     assert [state.number for state in estate.partitions()] == [1, 2, 3]
+
+
+def test_a_shard_that_cannot_read_the_store_ends_unless_the_broker_has_served(
+    estate: Estate, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = estate.inheritance.data_dir / FILE_NAME
+    store.unlink()
+    estate.publish(topic("one"))
+    estate.start()
+    assert estate.wait_exit() == 1, "new records could get the offsets of sealed ones"
+    assert capfd.readouterr().err.startswith("where sealed segments end is not known: ")
+    estate.inheritance = replace(estate.inheritance, has_served=True)
+    estate.start(generation=2)
+    assert estate.is_ready(DEADLINE_S)
+
+
+def test_a_partition_goes_on_behind_what_is_sealed_though_its_log_is_empty(
+    estate: Estate,
+) -> None:
+    store = Store.open(estate.inheritance.data_dir / FILE_NAME)
+    store.add_topic(topic("one"), created_ms=0)
+    store.manifest.commit_segments([SEALED])
+    store.commit()
+    store.close()
+    asked: list[Question[Any]] = []
+
+    def answer(frame: InternalFrame) -> bytes:
+        asked.append(decode_question(frame.body, by_name(SyncManifest)))
+        return answer_body(answer=True)
+
+    estate.start()
+    with answered_by_a_thread(estate.inheritance.socket_path(COORDINATOR), answer):
+        estate.publish(topic("one"))
+        assert estate.is_ready(DEADLINE_S)
+    assert asked == [SyncManifest()]
+    with estate.client() as client:
+        assert produce(client, b"new") == SEALED.end_offset
+    estate.kill()
+    estate.start(generation=2)
+    assert estate.is_ready(DEADLINE_S)
+    with estate.client() as client:
+        assert produce(client, b"newer") == SEALED.end_offset + 1
 
 
 def test_a_shard_whose_log_cannot_be_read_says_so_and_ends_to_be_started_again(
