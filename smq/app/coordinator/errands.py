@@ -99,7 +99,7 @@ def report(endings: Endings, order: Order, sent: Sent, now: Now) -> None:
         if isinstance(sent, list):
             endings.synced(order, frozenset(sent), now)
         else:
-            endings.not_synced(order)
+            endings.not_synced(order, now)
         return
     codes = sent if isinstance(sent, list) else []
     done = {number for number, code in zip(_numbers(order), codes, strict=False) if code in _DONE}

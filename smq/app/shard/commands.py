@@ -283,9 +283,8 @@ class ShardCommands:
 
     def _sync(self, link: Link, frame_id: int, asked: SyncLogs) -> None:
         found = [
-            (led, generation)
+            (self._find(number), generation)
             for number, generation in zip(asked.numbers, asked.written, strict=True)
-            if (led := self._shard.by_number(number))
         ]
         ends = _tails(led.log for led, _ in found)
         lost = [

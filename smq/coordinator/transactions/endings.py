@@ -306,11 +306,19 @@ class Endings:
         if not waiting.nodes:
             self._sync(self._ids.find(order.transactional_id), waiting, now)
 
-    def not_synced(self, order: SyncOrder) -> None:
-        """A node could not sync: decide nothing; the producer may try again."""
+    def not_synced(self, order: SyncOrder, now: Now) -> None:
+        """A node could not sync: decide nothing; the producer may try again. Partitions that it
+        does not lead any more, or that were deleted, are ordered again where they are."""
         waiting = self._syncing.get(order.transactional_id)
-        if waiting is not None and waiting.serial == order.serial:
+        if waiting is None or waiting.serial != order.serial:
+            return
+        if self._by_node(order.numbers) == {order.node: order.numbers}:
             self._give_up(order.transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        waiting.todo += order.numbers
+        waiting.nodes.discard(order.node)
+        if not waiting.nodes:
+            self._sync(self._ids.find(order.transactional_id), waiting, now)
 
     def _give_up(self, transactional_id: str, error: ErrorCode) -> None:
         """Decide nothing for an EndTxn that waits for a sync, if there is one."""

@@ -43,7 +43,7 @@ class SyncLogs(Question[list[int]]):
 
     `written`: for each the generation of its log when the transaction's first records went there,
     NOT_WRITTEN: none did. Answered when all is on disk, with the numbers of those that may have
-    lost some of the records since; Failed if it cannot be.
+    lost some of the records since; Failed if it cannot be, or if one is not led here.
     """
 
     producer_id: int

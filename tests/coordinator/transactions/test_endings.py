@@ -153,7 +153,7 @@ def test_a_commit_whose_sync_failed_is_not_decided_and_may_be_repeated(
     driver.add(producer, 1, 2, 5)
     driver.end(producer)
     first, second = syncs(driver)
-    driver.transactions.endings.not_synced(first)
+    driver.transactions.endings.not_synced(first, driver.now)
     driver.take_orders()
     assert driver.answers[-1][1].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.state == "Ongoing"
@@ -162,6 +162,24 @@ def test_a_commit_whose_sync_failed_is_not_decided_and_may_be_repeated(
     driver.transactions.endings.synced(second, frozenset(), driver.now)  # Late: of the first try.
     driver.transactions.endings.synced(first, frozenset(), driver.now)
     assert driver.state == "Ongoing"
+
+
+def test_a_sync_that_fails_for_a_deleted_partition_is_ordered_without_it(
+    driver: TransactionsDriver,
+) -> None:
+    producer = driver.begin()
+    driver.add(producer, 1, 2, 5)
+    driver.end(producer)
+    orders = {each.node: each for each in syncs(driver)}
+    driver.gone.add(1)
+    driver.transactions.endings.not_synced(orders[2], driver.now)
+    assert syncs(driver) == []  # Node 1 has not answered yet.
+    driver.transactions.endings.synced(orders[1], frozenset({2}), driver.now)
+    [again] = syncs(driver)
+    assert (again.node, again.numbers) == (2, frozenset({5}))
+    driver.transactions.endings.synced(again, frozenset(), driver.now)
+    driver.turn()
+    assert driver.answers[-1][1].error is ErrorCode.TRANSACTION_ABORTABLE, "node 1 has lost some"
 
 
 def test_a_transaction_times_out_while_it_waits_for_a_sync(driver: TransactionsDriver) -> None:
