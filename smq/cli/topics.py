@@ -75,7 +75,7 @@ def list_topics(
 
 
 @app.command(
-    epilog='JSON: {"topic", "partitions": [{"partition", "leader", "first_offset", '
+    epilog='JSON: {"topic", "partitions": [{"partition", "leader", "leader_epoch", "first_offset", '
     '"next_offset"}], "configs": {NAME: {"value", "set"}}}'
 )
 def describe(
@@ -86,10 +86,10 @@ def describe(
     if as_json:
         say_lines(json.dumps(facts, indent=2))
         return
-    say(f"{'partition':>9} {'leader':>6} {'first offset':>14} {'next offset':>14}")
+    say(f"{'partition':>9} {'leader':>6} {'epoch':>6} {'first offset':>14} {'next offset':>14}")
     for each in facts["partitions"]:
         say(
-            f"{each['partition']:>9} {each['leader']:>6} "
+            f"{each['partition']:>9} {each['leader']:>6} {each['leader_epoch']:>6} "
             f"{each['first_offset']:>14} {each['next_offset']:>14}"
         )
     for name, setting in facts["configs"].items():
@@ -238,7 +238,8 @@ def _facts(topic: str, bootstrap: str) -> dict[str, Any]:
     from smq.client.kafka.offsets import EARLIEST, LATEST, resolve  # noqa: PLC0415
 
     with cluster_with(topic, bootstrap) as cluster:
-        leaders = cluster.retrying(lambda: cluster.topic(topic)).leaders
+        metadata = cluster.retrying(lambda: cluster.topic(topic))
+        leaders = metadata.leaders
         first = resolve(cluster, topic, range(len(leaders)), EARLIEST)
         after = resolve(cluster, topic, range(len(leaders)), LATEST)
         configs = admin.topic_configs(cluster, topic)
@@ -248,6 +249,7 @@ def _facts(topic: str, bootstrap: str) -> dict[str, Any]:
             {
                 "partition": partition,
                 "leader": leader,
+                "leader_epoch": metadata.leader_epochs[partition],
                 "first_offset": first[partition],
                 "next_offset": after[partition],
             }

@@ -28,7 +28,13 @@ def topic(kafka: FakeKafka, *arguments: str, exit_code: int = 0) -> str:
 def test_a_topic_is_created_listed_described_and_deleted(kafka: FakeKafka) -> None:
     assert topic(kafka, "create", "a", "--partitions", "2") == "created a with 2 partitions\n"
     assert topic(kafka, "list").split() == ["a", "2"]
+    kafka.topics["a"][1].leader_epoch = 6
     described = topic(kafka, "describe", "a")
+    assert [line.split() for line in described.splitlines()[:3]] == [
+        ["partition", "leader", "epoch", "first", "offset", "next", "offset"],
+        ["0", "1", "-1", "0", "0"],
+        ["1", "1", "6", "0", "0"],
+    ]
     assert "retention.ms=7" in described
     assert "cleanup.policy" not in described  # It is a default.
     assert topic(kafka, "delete", "a") == "deleted a\n"
@@ -39,10 +45,10 @@ def test_json_says_the_same(kafka: FakeKafka) -> None:
     created = json.loads(topic(kafka, "create", "a", "--json"))
     assert created == {"topic": "a", "partitions": 1}
     assert json.loads(topic(kafka, "list", "--json")) == [created]
-    kafka.topics["a"][0].end = 7
+    kafka.topics["a"][0].end, kafka.topics["a"][0].leader_epoch = 7, 3
     described = json.loads(topic(kafka, "describe", "a", "--json"))
     assert described["partitions"] == [
-        {"partition": 0, "leader": 1, "first_offset": 0, "next_offset": 7}
+        {"partition": 0, "leader": 1, "leader_epoch": 3, "first_offset": 0, "next_offset": 7}
     ]
     assert described["configs"]["cleanup.policy"] == {"value": "delete", "set": False}
     assert json.loads(topic(kafka, "delete", "a", "--json")) == {"topic": "a"}

@@ -60,7 +60,7 @@ class FakePartition:
     """Batches with their offsets, and the sequences of producers."""
 
     def __init__(self, leader: int) -> None:
-        self.leader = leader
+        self.leader, self.leader_epoch = leader, -1
         self.batches: list[bytes] = []
         self.end = 0
         self.start = 0
@@ -286,7 +286,9 @@ class FakeKafka:
             topic_id=self.topic_ids.get(name, ZERO_UUID),
             is_internal=name.startswith("__"),
             partitions=[
-                metadata.MetadataResponsePartition(partition_index=index, leader_id=each.leader)
+                metadata.MetadataResponsePartition(
+                    partition_index=index, leader_id=each.leader, leader_epoch=each.leader_epoch
+                )
                 for index, each in enumerate(self.topics.get(name, []))
             ],
         )

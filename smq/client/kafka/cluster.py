@@ -65,13 +65,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What Metadata says of a topic. `leaders` has the leader of each partition.
+    """What Metadata says of a topic: of each partition its leader, and the leader's epoch (KIP-320;
+    -1: the broker does not say).
 
     A topic that is deleted and created again has another id. Brokers without ids say ZERO_UUID.
     """
 
     name: str
     leaders: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
     is_internal: bool
     topic_id: UUID
 
@@ -400,4 +402,5 @@ def _facts(topic: MetadataResponseTopic) -> TopicFacts:
             ErrorCode.LEADER_NOT_AVAILABLE, f"not every partition of {topic.name} is named once"
         )
     leaders = tuple(each.leader_id for each in partitions)
-    return TopicFacts(topic.name or "", leaders, topic.is_internal, topic.topic_id)
+    epochs = tuple(each.leader_epoch for each in partitions)
+    return TopicFacts(topic.name or "", leaders, epochs, topic.is_internal, topic.topic_id)

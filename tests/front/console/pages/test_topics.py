@@ -32,6 +32,12 @@ def test_ten_thousand_partitions_are_paged() -> None:
     assert len(page) < 200_000
 
 
+def test_a_partition_shows_its_leader_and_the_leaders_epoch() -> None:
+    led = [PartitionFacts("clicks", 0, 2, 0, 1, 0, 0, 0, leader_epoch=77)]
+    page = Browser(facts=replace(FACTS, partitions=led)).text("/topics/clicks")
+    assert '<td class="n">2</td><td class="n">77</td>' in page
+
+
 def test_a_topic_shows_settings_groups_and_where_its_bytes_are() -> None:
     page = Browser().text("/topics/clicks")
     assert "retention.ms" in page
