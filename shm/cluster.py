@@ -131,7 +131,7 @@ class ClusterBlock:
         return [self.node(node_id) for node_id in self.node_ids]
 
     def generation(self, node_id: int) -> int:
-        """The leader epoch of every partition that the node leads."""
+        """The generation in which the node's process opened its logs."""
         return self._words[self._at(node_id) + _GENERATION]
 
     def set_node(self, node: Node) -> None:

@@ -6,7 +6,7 @@ NO_REASSIGNMENT_IN_PROGRESS.
 """
 
 from gateway.context import ShardContext
-from smq.model.catalog import Catalog, Topic
+from smq.model.catalog import Topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -81,7 +81,7 @@ def _check(topic: Topic | None, asked: ReassignablePartition, context: ShardCont
         )
     if replicas is None:
         raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    leader = Catalog.leader(topic.logs[index], nodes).id
+    leader = topic.node(index, nodes).id
     if list(replicas) != [leader]:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

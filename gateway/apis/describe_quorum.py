@@ -62,7 +62,7 @@ def _voter(context: ShardContext) -> PartitionData:
     )
     return PartitionData(
         leader_id=leader,
-        leader_epoch=context.nodes[0].epoch,
+        leader_epoch=context.nodes[0].generation,
         high_watermark=shard.catalog_version,
         error_message="",
         current_voters=[voter],

@@ -10,7 +10,7 @@
 from collections.abc import Iterator
 
 from gateway.context import ShardContext
-from smq.model.catalog import Catalog, Node, Topic
+from smq.model.catalog import Leader, Topic
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
 from smq.security.acls import Operation, ResourceType
@@ -112,21 +112,20 @@ def _described(
             is_internal=topic.is_internal,
             topic_authorized_operations=operations,
             partitions=[
-                _partition(index, topic.logs[index], nodes)
+                _partition(index, topic.leader(index, nodes))
                 for index in range(first, min(first + PART_PARTITIONS, indexes.stop))
             ],
         )
         yield _response([row])
 
 
-def _partition(index: int, log: int, nodes: list[Node]) -> DescribedPartition:
-    leader = Catalog.leader(log, nodes)
+def _partition(index: int, leader: Leader) -> DescribedPartition:
     return DescribedPartition(
         partition_index=index,
-        leader_id=leader.id,
+        leader_id=leader.node.id,
         leader_epoch=leader.epoch,
-        replica_nodes=[leader.id],
-        isr_nodes=[leader.id],
+        replica_nodes=[leader.node.id],
+        isr_nodes=[leader.node.id],
         eligible_leader_replicas=(),
         last_known_elr=(),
     )

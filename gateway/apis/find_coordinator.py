@@ -13,7 +13,7 @@ Left out: share groups (KIP-932).
 
 from gateway.coordinator_context import CoordinatorContext
 from gateway.java_hash import java_hash
-from smq.model.catalog import INTERNAL_PARTITIONS, Catalog, Node
+from smq.model.catalog import INTERNAL_PARTITIONS, Node, node_of_log
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import Operation, ResourceType
 from smq.security.rights import refusal
@@ -63,7 +63,7 @@ def _refusal(key: str, key_type: int, context: CoordinatorContext) -> BrokerErro
 
 def coordinator_of(key: str, nodes: list[Node]) -> Node:
     """The node to name as the coordinator of a group or a transactional id."""
-    return Catalog.leader(java_hash(key) % INTERNAL_PARTITIONS, nodes)
+    return node_of_log(java_hash(key) % INTERNAL_PARTITIONS, nodes)
 
 
 def _none(key: str, error: ErrorCode, sentence: str) -> Coordinator:

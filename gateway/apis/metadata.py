@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gateway.context import Relay, Result, ShardContext
-from smq.model.catalog import Catalog, Node, Topic
+from smq.model.catalog import Catalog, Leader, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
 from smq.security.acls import Operation, ResourceType
@@ -264,19 +264,18 @@ def _described(topic: Topic, nodes: list[Node], first: int) -> MetadataResponseT
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
-            _partition(first + i, log, nodes)
-            for i, log in enumerate(topic.logs[first : first + PART_ROWS])
+            _partition(index, topic.leader(index, nodes))
+            for index in range(first, min(first + PART_ROWS, topic.partition_count))
         ],
     )
 
 
-def _partition(index: int, log: int, nodes: list[Node]) -> MetadataResponsePartition:
-    leader = Catalog.leader(log, nodes)
+def _partition(index: int, leader: Leader) -> MetadataResponsePartition:
     return MetadataResponsePartition(
         partition_index=index,
-        leader_id=leader.id,
+        leader_id=leader.node.id,
         leader_epoch=leader.epoch,
-        replica_nodes=[leader.id],
-        isr_nodes=[leader.id],
+        replica_nodes=[leader.node.id],
+        isr_nodes=[leader.node.id],
         offline_replicas=[],
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gateway.context import ShardContext
-from smq.model.catalog import InternalPartition, Node, Topic
+from smq.model.catalog import InternalPartition, Leader, Topic
 from smq.model.errors import ErrorCode
 from smq.security.acls import Operation
 from smq.shard.led import Led, Offsets
@@ -39,7 +39,7 @@ class Row(NamedTuple):
     request: FetchPartition
     led: Led | None
     error: ErrorCode
-    leader: Node | None = None  # The actual leader, or our own epoch.
+    leader: Leader | None = None  # The actual leader, or our own epoch.
 
 
 def is_impossible(request: FetchRequest) -> bool:
@@ -124,7 +124,7 @@ def _topic(
     return found, error
 
 
-def _leader(error: ErrorCode, topic: Topic, index: int, context: ShardContext) -> Node | None:
+def _leader(error: ErrorCode, topic: Topic, index: int, context: ShardContext) -> Leader | None:
     """The leader to name (KIP-951)."""
     if error not in _LEADER_CHANGED or context.header.api_version < LEADERS_FROM:
         return None
@@ -133,7 +133,7 @@ def _leader(error: ErrorCode, topic: Topic, index: int, context: ShardContext) -
 
 def endpoints(rows: Iterable[Sequence[Row]]) -> list[NodeEndpoint]:
     """The addresses of the leaders that an answer names."""
-    named = {row.leader.id: row.leader for those in rows for row in those if row.leader}
+    named = {row.leader.node.id: row.leader.node for those in rows for row in those if row.leader}
     return [
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         for node in named.values()
@@ -183,6 +183,6 @@ def refused(row: Row, error: ErrorCode, isolation_level: int) -> PartitionData:
     )
     if row.leader is not None:
         data.current_leader = LeaderIdAndEpoch(
-            leader_id=row.leader.id, leader_epoch=row.leader.epoch
+            leader_id=row.leader.node.id, leader_epoch=row.leader.epoch
         )
     return data

@@ -18,7 +18,6 @@ from smq.coordinator.settings import Settings
 from smq.coordinator.topics import Cluster, Topics
 from smq.coordinator.transactions.orders import LedPartition, Places
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
-from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.topic_settings import settings_of
@@ -93,7 +92,7 @@ class Coordinator:
         if found is None:
             return None
         topic, partition = found
-        node = Catalog.leader(topic.logs[partition], self.config.node_ids)
+        node = topic.node(partition, self.config.node_ids)
         durability = settings_of(topic, self.settings.of_node(node)).durability
         return LedPartition(topic.name, partition, node, durability == "disk")
 

@@ -6,7 +6,8 @@ keeps its line, and a decoder keeps its object.
 
 A partition's number is never used again (`Topic.partition_numbers`). Frames and files refer to
 partitions by number, so a topic created under an old name sees none of the old one's bytes. A
-partition belongs to one log for life (`Topic.logs`); of N nodes the one at k mod N serves log k.
+partition belongs to one log for life (`Topic.logs`); of N nodes the one at k mod N serves log k,
+and leads its partitions (`Topic.leader`).
 """
 
 import json
@@ -26,13 +27,25 @@ AnyNode = TypeVar("AnyNode")
 
 
 class Node(NamedTuple):
-    """A shard as Metadata describes it: a Kafka broker."""
+    """A shard as Metadata describes it: a Kafka broker. It opened its logs in its `generation`."""
 
     id: int
     host: str
     port: int
-    epoch: int
+    generation: int
     rack: str | None = None
+
+
+class Leader(NamedTuple):
+    """The node that leads a partition, and the partition's leader epoch (KIP-320)."""
+
+    node: Node
+    epoch: int
+
+
+def node_of_log(log: int, nodes: Sequence[AnyNode]) -> AnyNode:
+    """The node (or id) that serves a log; `nodes` are all of them, in order."""
+    return nodes[log % len(nodes)]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -67,6 +80,16 @@ class Topic:
     def is_internal(self) -> bool:
         """Whether it is an internal topic: listed, always empty, never written."""
         return self.partition_numbers[0] < 0
+
+    def node(self, index: int, nodes: Sequence[AnyNode]) -> AnyNode:
+        """The node (or id) that leads a partition; `nodes` are all of them, in order."""
+        return node_of_log(self.logs[index], nodes)
+
+    def leader(self, index: int, nodes: Sequence[Node]) -> Leader:
+        """Who leads a partition, and in which epoch: that of the generation in which the node
+        opened the partition's log."""
+        node = self.node(index, nodes)
+        return Leader(node, node.generation)
 
     def line(self) -> str:
         """This topic as one line of JSON. Made once: each new catalog has all lines."""
@@ -188,8 +211,3 @@ class Catalog:
         """Only the settings of the snapshot that `encode` wrote."""
         settings: Published = json.loads(published.split(b"\n", 1)[0])[2]
         return settings
-
-    @staticmethod
-    def leader(log: int, nodes: Sequence[AnyNode]) -> AnyNode:
-        """The node (or id) that serves a log; `nodes` are all of them, in order."""
-        return nodes[log % len(nodes)]

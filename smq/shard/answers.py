@@ -14,7 +14,7 @@ import numpy as np
 from shm.kernels.base import words
 from shm.kernels.log.plan import request_at, row_at, topic_at
 from shm.kernels.request.produce import IDS_FROM, LEADERS_FROM
-from smq.model.catalog import Node
+from smq.model.catalog import Leader
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
@@ -32,11 +32,11 @@ PRODUCE_KEY = 0
 # What Kafka says to an error of a whole batch.
 WORDS = {int(ErrorCode.INVALID_TXN_STATE): "Partition was not added to the transaction"}
 
-LeaderOf: TypeAlias = Callable[[str | UUID, int, str], Node | None]
+LeaderOf: TypeAlias = Callable[[str | UUID, int, str], Leader | None]
 """The leader of a partition of a topic, with its address for a listener."""
 
 
-def nobody(_topic: str | UUID, _index: int, _listener: str) -> Node | None:
+def nobody(_topic: str | UUID, _index: int, _listener: str) -> Leader | None:
     """Says that no partition is led elsewhere."""
     return None
 
@@ -99,10 +99,11 @@ def _name_leaders(
             if partition.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 continue
             key = topic.topic_id if topic.topic_id.int else topic.name
-            node = leader_of(key, partition.index, listener)
-            if node is not None:
+            leader = leader_of(key, partition.index, listener)
+            if leader is not None:
+                node = leader.node
                 partition.current_leader = LeaderIdAndEpoch(
-                    leader_id=node.id, leader_epoch=node.epoch
+                    leader_id=node.id, leader_epoch=leader.epoch
                 )
                 named[node.id] = NodeEndpoint(
                     node_id=node.id, host=node.host, port=node.port, rack=node.rack

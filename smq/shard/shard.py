@@ -22,7 +22,16 @@ from shm.kernels.base.words import (
     P_NUMBER,
 )
 from smq.log.log import TOUCHED_MAX, Log
-from smq.model.catalog import BROKER, CLIENT_METRICS, QUOTA, Catalog, InternalPartition, Node, Topic
+from smq.model.catalog import (
+    BROKER,
+    CLIENT_METRICS,
+    QUOTA,
+    Catalog,
+    InternalPartition,
+    Leader,
+    Node,
+    Topic,
+)
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
@@ -208,8 +217,8 @@ class Shard:
         if not 0 <= index < topic.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic.is_internal:
-            leader = Catalog.leader(topic.logs[index], self.nodes())
-            if leader.id != self.node_id:
+            leader = topic.leader(index, self.nodes())
+            if leader.node.id != self.node_id:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return InternalPartition(topic, leader.epoch)
         return self._led.get(topic.partition_numbers[index], ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -223,9 +232,9 @@ class Shard:
         """All nodes, with the addresses of a listener; "": of the first."""
         return self._nodes_of(listener)
 
-    def leader_of(self, topic: str | UUID, index: int, listener: str = "") -> Node | None:
-        """The node that leads a partition of a topic, by the topic's name or id, with its address
-        for a listener. With several listeners, and no word of which, as from an attached program,
+    def leader_of(self, topic: str | UUID, index: int, listener: str = "") -> Leader | None:
+        """Who leads a partition of a topic, by the topic's name or id, with the node's address for
+        a listener. With several listeners, and no word of which, as from an attached program,
         there is none to tell."""
         catalog = self.catalog
         found = catalog.find_by_id(topic) if isinstance(topic, UUID) else catalog.find(topic)
@@ -233,7 +242,7 @@ class Shard:
             return None
         if not listener and len(listeners_of(self.config)) > 1:
             return None
-        return Catalog.leader(found.logs[index], self.nodes(listener))
+        return found.leader(index, self.nodes(listener))
 
     def led(self) -> list[Led]:
         """All partitions this shard leads."""

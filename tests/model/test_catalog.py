@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.model.catalog import Catalog, Topic
+from smq.model.catalog import Catalog, Leader, Node, Topic, node_of_log
 
 SPACE = UUID(int=0)
 
@@ -55,8 +55,19 @@ def test_without_returns_topics_that_another_catalog_lacks_or_has_different() ->
 
 
 def test_logs_are_assigned_to_nodes_in_turn() -> None:
-    assert [Catalog.leader(log, range(5, 8)) for log in range(7)] == [5, 6, 7, 5, 6, 7, 5]
-    assert {Catalog.leader(log, range(1, 2)) for log in range(7)} == {1}
+    assert [node_of_log(log, range(5, 8)) for log in range(7)] == [5, 6, 7, 5, 6, 7, 5]
+    assert {node_of_log(log, range(1, 2)) for log in range(7)} == {1}
+
+
+def test_a_partition_is_led_by_the_node_that_serves_its_log_in_that_nodes_generation() -> None:
+    nodes = [Node(1, "one", 9092, 7), Node(2, "two", 9093, 9)]
+    topic = Topic("t", SPACE, (1, 2, 3), (4, 1, 0))
+    assert [topic.leader(index, nodes) for index in range(3)] == [
+        Leader(nodes[0], 7),
+        Leader(nodes[1], 9),
+        Leader(nodes[0], 7),
+    ]
+    assert [topic.node(index, range(1, 3)) for index in range(3)] == [1, 2, 1]
 
 
 def test_a_topic_without_partitions_is_our_bug() -> None:

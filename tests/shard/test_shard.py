@@ -266,7 +266,7 @@ def test_a_leader_has_the_address_of_the_listener_that_is_asked_through(tmp_path
         shard = Shard(1, config, {0: new_log(tmp_path / (listeners[:9] or "a"))}, nodes, SECRET)
         shard.take_catalog(catalog(topic("one")), 1)
         unnamed = shard.leader_of("one", 0)
-        assert (None if unnamed is None else unnamed.host) == expected
+        assert (None if unnamed is None else unnamed.node.host) == expected
         leader = shard.leader_of("one", 0, "SASL_PLAINTEXT")
         assert leader is not None
-        assert leader.host == "SASL_PLAINTEXT.example"
+        assert leader.node.host == "SASL_PLAINTEXT.example"

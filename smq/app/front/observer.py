@@ -43,7 +43,6 @@ from smq.front.metrics.facts import (
     TableFacts,
 )
 from smq.log.room import room_of
-from smq.model.catalog import Catalog, Topic
 from smq.model.errors import ErrorCode, StoreError
 from smq.model.rpcs import RPCS, STATUSES
 from smq.security.listeners import GRPC_NAMES
@@ -51,6 +50,7 @@ from smq.store.overview import Committed, Overview, Sealed, open_overview
 
 if TYPE_CHECKING:
     from shm.segment import LogMemory
+    from smq.model.catalog import Topic
 
 SEALED_MS = 15_000  # The maximum age of sealed sizes: SQLite scans all segments.
 BUCKETS_SHOWN = [round(1e6 * each).bit_length() - 1 for each in BOUNDS_S]
@@ -199,7 +199,7 @@ class Observer:
                 yield PartitionFacts(
                     topic.name,
                     partition,
-                    Catalog.leader(topic.logs[partition], node_ids),
+                    topic.node(partition, node_ids),
                     firsts[at],
                     ends[at],
                     unsealed[at],

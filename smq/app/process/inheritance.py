@@ -27,7 +27,7 @@ from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from shm.segment import LogMemory
 from shm.timings import Timings
-from smq.model.catalog import Catalog, Node
+from smq.model.catalog import Node, node_of_log
 from smq.model.config import Config
 from smq.security.listeners import Endpoint
 from smq.security.principals import Principal
@@ -109,7 +109,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inheritance:
-    """One process's share. `generation` is the leader epoch a shard serves under.
+    """One process's share. In `generation` a shard opens its logs.
 
     `access` has users and access rules: whoever may read it could try their passwords, so that it
     is given to nobody else. `relays_fd` leads to the listener "relays", which has no name: no other
@@ -166,7 +166,7 @@ class Inheritance:
     def keep(self, name: str, node_id: int | None) -> "Inheritance":
         """In a fork: keep the share of the process `name`; close and unmap the rest."""
         names = _unix_names(name, node_id)
-        served = {log for log in self.logs if Catalog.leader(log, self.config.node_ids) == node_id}
+        served = {log for log in self.logs if node_of_log(log, self.config.node_ids) == node_id}
         share = replace(
             self,
             logs={log: self.logs[log] for log in served},

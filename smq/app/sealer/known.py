@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from smq.app.process.inheritance import Inheritance
 from smq.app.sealer.tables import TableKey
-from smq.model.catalog import BROKER, Catalog, Topic
+from smq.model.catalog import BROKER, Catalog, Topic, node_of_log
 from smq.model.config import Config
 from smq.model.live_config import Changed, in_force
 from smq.model.segments import SealedPartition
@@ -104,7 +104,7 @@ class Known:
         if topic is None:
             return None
         index = bisect_left(topic.partition_numbers, number)  # They grow.
-        node = Catalog.leader(topic.logs[index], self._node_ids)
+        node = topic.node(index, self._node_ids)
         partition = SealedPartition(topic.namespace, topic.name, index, number)
         return Place(partition, settings_of(topic, self._configs[node]), node)
 
@@ -118,7 +118,7 @@ class Known:
         return list(map(self._owner, self._catalog.by_name.values()))
 
     def _owner(self, topic: Topic) -> Owner:
-        nodes = [Catalog.leader(log, self._node_ids) for log in topic.logs]
+        nodes = [node_of_log(log, self._node_ids) for log in topic.logs]
         orphan_ms = orphan_ms_of(topic.configs, self._configs[nodes[-1]])
         led = list(zip(topic.partition_numbers, nodes, strict=True))
         return Owner(topic.namespace, topic.name, orphan_ms, led)

@@ -94,7 +94,7 @@ class Doors:
         if topic is None or not 0 <= name.partition < topic.partition_count:
             return None
         log = topic.logs[name.partition]
-        node = Catalog.leader(log, some.nodes()).id
+        node = topic.node(name.partition, some.nodes()).id
         door = self._open(node)
         reader = None if door is None else door.readers.get(log)
         if reader is None:

@@ -28,7 +28,7 @@ from smq.app.process.inheritance import (
     shard_name,
     socket_path,
 )
-from smq.model.catalog import Catalog
+from smq.model.catalog import node_of_log
 from smq.model.config import Config
 from smq.model.setting import PathOrUrl
 from smq.security.listeners import UNIX, Endpoint
@@ -200,7 +200,7 @@ class Host:
 
     def leader_of(self, log: int) -> int:
         """The node that leads a log."""
-        return Catalog.leader(log, self.config.node_ids)
+        return node_of_log(log, self.config.node_ids)
 
     def go_down(self) -> None:
         """The supervisor dies, and all memory is lost."""

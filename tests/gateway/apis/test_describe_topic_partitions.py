@@ -52,7 +52,7 @@ def test_all_topics_come_by_name_with_their_leaders(bench: ShardBench) -> None:
     assert list(rows(answer).items()) == [*internal, ("a", [0, 1, 2]), ("b", [0, 1])]
     assert [each.is_internal for each in answer.topics] == [True, True, False, False]
     [row, *_] = answer.topics[2].partitions
-    assert (row.leader_id, row.leader_epoch) == (NODES[0].id, NODES[0].epoch)
+    assert (row.leader_id, row.leader_epoch) == (NODES[0].id, NODES[0].generation)
     assert row.replica_nodes == row.isr_nodes == (NODES[0].id,)
     assert row.eligible_leader_replicas == row.last_known_elr == row.offline_replicas == ()
 

@@ -55,9 +55,9 @@ def test_leader_and_only_replica_is_the_node_of_the_log_with_its_epoch(bench: Sh
     partitions = response.topics[0].partitions
     one, two = NODES
     assert [(each.partition_index, each.leader_id, each.leader_epoch) for each in partitions] == [
-        (0, one.id, one.epoch),
-        (1, two.id, two.epoch),
-        (2, one.id, one.epoch),
+        (0, one.id, one.generation),
+        (1, two.id, two.generation),
+        (2, one.id, one.generation),
     ]
     for each in partitions:
         assert [*each.replica_nodes] == [*each.isr_nodes] == [each.leader_id]
