@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _OPEN = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+PARENT_LINKS = 2  # Of a directory without others; where directories are not counted it has fewer.
 HOLLOW_STEPS_MAX = 1000  # Of one removal. A killed writer leaves some tens of directories.
 
 
@@ -33,18 +34,20 @@ def make_directory(directory: Path, mode: int = 0o777) -> None:
     sync_directory(directory.parent)
 
 
-def open_made(root: Path, directory: Path, mode: int) -> int:
+def open_made(root: Path, directory: Path, mode: int, entry: str = "") -> int:
     """Open a directory at or below `root`, which exists; make it first, as `make_directory` does.
 
-    Each name on the way is on disk. The caller closes the descriptor. Raises FileNotFoundError when
+    `entry` may be in the directory: to look for it is quicker than to read a large directory. Each
+    name on the way is on disk. The caller closes the descriptor. Raises FileNotFoundError when
     somebody removes one of the directories meanwhile; FileExistsError or NotADirectoryError if a
     file is in the way.
     """
     fd = os.open(root, _OPEN)
-    for name in directory.relative_to(root).parts:
+    names = directory.relative_to(root).parts
+    for number, name in enumerate(names, 1):
         above = fd
         try:
-            fd = _open_or_make(name, above, mode)
+            fd = _open_or_make(name, above, mode, entry if number == len(names) else "")
         finally:
             os.close(above)
     return fd
@@ -91,16 +94,14 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def _open_or_make(name: str, above: int, mode: int) -> int:
+def _open_or_make(name: str, above: int, mode: int, entry: str) -> int:
     try:
         fd = os.open(name, _OPEN, dir_fd=above)
     except FileNotFoundError:
         _make(name, above, mode)
         fd = os.open(name, _OPEN, dir_fd=above)
     try:
-        with os.scandir(fd) as entries:
-            is_empty = next(entries, None) is None
-        if is_empty:
+        if not _has_something(fd, entry):
             os.fsync(above)
     except OSError:
         os.close(fd)
@@ -123,6 +124,17 @@ def _is_synced(directory: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _has_something(fd: int, entry: str) -> bool:
+    if os.fstat(fd).st_nlink > PARENT_LINKS:
+        return True
+    if entry:
+        with suppress(FileNotFoundError):
+            os.stat(entry, dir_fd=fd, follow_symlinks=False)
+            return True
+    with os.scandir(fd) as entries:
+        return next(entries, None) is not None
 
 
 def _first_below(directory: Path) -> os.DirEntry[str] | None:

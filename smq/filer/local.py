@@ -78,6 +78,7 @@ _IS_PART = "its name is a directory of other objects"
 _Inode = tuple[int, int]
 _Entry: TypeAlias = os.DirEntry[str]
 PUBLISH_ATTEMPTS_MAX = 100  # Each fails only when another writer comes between two of its steps.
+DIRECTORIES_MAX = 64  # Of which something is remembered that was put there.
 SORTED_AT_ONCE = 4096  # Names of a directory: some milliseconds, in which no other thread runs.
 
 
@@ -91,6 +92,7 @@ class LocalStore(Store):
     def __init__(self, root: Path, reserve_bytes: int = 0, *, drops_pages: bool = False) -> None:
         self.root, self._drops_pages = root.absolute(), drops_pages
         self._reserve = Reserve(self.root, reserve_bytes)
+        self._last_names: dict[Path, str] = {}  # In a directory; it may be gone since.
 
     @property
     def capabilities(self) -> Capabilities:
@@ -129,8 +131,9 @@ class LocalStore(Store):
         """Publish a draft, unless others remove or make directories meanwhile; whether it is
         published.
         """
+        last_name = self._last_names.get(path.parent, "")
         try:
-            directory = open_made(self.root, path.parent, directory_mode(self.root))
+            directory = open_made(self.root, path.parent, directory_mode(self.root), last_name)
         except FileNotFoundError:
             return False
         except (FileExistsError, NotADirectoryError):
@@ -150,6 +153,9 @@ class LocalStore(Store):
             raise
         finally:
             os.close(directory)
+        if len(self._last_names) >= DIRECTORIES_MAX:
+            self._last_names.clear()
+        self._last_names[path.parent] = path.name
         return True
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:

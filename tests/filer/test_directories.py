@@ -96,6 +96,30 @@ def test_a_directory_that_a_killed_maker_may_have_left_is_synced(
     assert synced[1:] == [tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"]
 
 
+def test_a_large_directory_is_not_read_where_an_entry_is_known(
+    tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read one of a thousand files took longer than a sync."""
+    scandir, read = os.scandir, list[Path]()
+
+    def note(fd: int) -> Any:
+        read.append(Path(f"/proc/self/fd/{fd}").readlink())
+        return scandir(fd)
+
+    made = tmp_path / "a" / "b"
+    made.mkdir(parents=True)
+    (made / "x").touch()
+    monkeypatch.setattr(os, "scandir", note)
+    os.close(open_made(tmp_path, made, 0o700, "x"))
+    assert made not in read
+    os.close(open_made(tmp_path, made, 0o700, "gone"))
+    assert made in read
+    assert synced == []
+    (made / "x").unlink()
+    os.close(open_made(tmp_path, made, 0o700, "x"))
+    assert synced == [tmp_path / "a"]
+
+
 def test_a_directory_that_another_writer_makes_is_opened(
     tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,8 +126,8 @@ def _do_once_opened(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) 
     """Once, when the store has opened the directory of a new name."""
     acts = [act]
 
-    def opened(root: Path, directory: Path, mode: int) -> int:
-        fd = open_made(root, directory, mode)
+    def opened(root: Path, directory: Path, mode: int, entry: str) -> int:
+        fd = open_made(root, directory, mode, entry)
         if acts:
             acts.pop()()
         return fd
@@ -165,7 +165,7 @@ def test_a_part_of_a_name_that_becomes_an_object_meanwhile_is_taken(
 def test_a_directory_that_others_remove_again_and_again_is_given_up(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def remove(_root: Path, _directory: Path, _mode: int) -> int:
+    def remove(_root: Path, _directory: Path, _mode: int, _entry: str) -> int:
         raise FileNotFoundError
 
     store.put("a", b"x")
