@@ -27,12 +27,13 @@ class ConfigRoom:
         self._bytes = 0
 
     def check(self, topic: Topic, before: Topic | None) -> None:
-        """Refuse a topic whose configs are too large. What an earlier version took stays, and may
-        shrink. `before`: the topic that it replaces. Raises BrokerError."""
+        """Refuse a topic whose configs are too large. What an earlier version took stays, may
+        shrink, and may have other ordinary settings. `before`: the topic that it replaces. Raises
+        BrokerError."""
         if before is not None and before.configs == topic.configs:
             return
-        size = _size_of_others(topic)
-        if size > TOPIC_BYTES_MAX and (before is None or size > _size_of_others(before)):
+        size = _size(_others(topic))
+        if size > TOPIC_BYTES_MAX and not _is_no_worse(topic, before):
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG,
                 f"A topic's configs, without {SCHEMA} and {RECORD_TYPE}, may take "
@@ -62,11 +63,22 @@ class ConfigRoom:
         )
 
 
-def _size_of_others(topic: Topic) -> int:
-    others = {
+def _is_no_worse(topic: Topic, before: Topic | None) -> bool:
+    """Whether a topic was too large before, and its long settings take no more than they did: of
+    short ones there are as many as there are names."""
+    if before is None or _size(_others(before)) <= TOPIC_BYTES_MAX:
+        return False
+    now, then = (
+        _size({name: text for name, text in _others(each).items() if len(text) > SHORT_BYTES})
+        for each in (topic, before)
+    )
+    return now <= then
+
+
+def _others(topic: Topic) -> dict[str, str]:
+    return {
         name: text for name, text in topic.configs.items() if name not in _HAVE_BOUNDS_OF_THEIR_OWN
     }
-    return _size(others)
 
 
 def _long_bytes(topic: Topic) -> int:

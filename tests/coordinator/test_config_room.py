@@ -58,6 +58,24 @@ def test_too_large_a_topic_of_an_earlier_version_stays_and_may_shrink() -> None:
     assert refusal(room, topic(TOPIC_BYTES_MAX + 11), large) == ErrorCode.INVALID_CONFIG
 
 
+def test_too_large_a_topic_of_an_earlier_version_may_have_other_ordinary_settings() -> None:
+    """Its retention could not be raised, which takes a letter more."""
+    room, large = ConfigRoom(), topic(TOPIC_BYTES_MAX + 10)
+
+    def having(more: dict[str, str], before: Topic) -> Topic:
+        return Topic("t", UUID(int=1), (1,), (0,), {**before.configs, **more})
+
+    short = having({"retention.ms": "60000"}, large)
+    assert refusal(room, short, large) == ErrorCode.NONE
+    assert refusal(room, having({"retention.ms": "600000"}, short), short) == ErrorCode.NONE
+    longer = having({KEY_COLUMNS: "a" * (TOPIC_BYTES_MAX + 11)}, short)
+    assert refusal(room, longer, short) == ErrorCode.INVALID_CONFIG
+    another = having({"retention.ms": "6" * (SHORT_BYTES + 1)}, short)
+    assert refusal(room, another, short) == ErrorCode.INVALID_CONFIG
+    fits = topic(TOPIC_BYTES_MAX - AROUND)
+    assert refusal(room, having({"retention.ms": "60000"}, fits), fits) == ErrorCode.INVALID_CONFIG
+
+
 def test_long_configs_of_all_topics_are_bounded_and_short_ones_are_not() -> None:
     room, large, short = ConfigRoom(), topic(TOPIC_BYTES_MAX - AROUND), topic(SHORT_BYTES - AROUND)
     for _ in range(LONG_BYTES_MAX // (TOPIC_BYTES_MAX - SHORT_BYTES)):
