@@ -307,6 +307,8 @@ class Lookup:
                 return total
             last = self._in_window(int(self._spans[count - 1, 0]) - FRAME_HEADER_BYTES)
             assert last is not None
+            if last.end_offset <= offset:  # Of a log from elsewhere, whose offsets do not grow.
+                return total
             offset = last.end_offset
 
     # --- damage ----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ ABORT, COMMIT = 0, 1
 _CHECKED = Struct(">hiqqqhii")
 _HEAD = Struct(">qiibI")
 _PLACE, _EPOCH = Struct(">q"), Struct(">i")
+_INFLATED_BYTES_MAX = 1024  # A marker's record takes 17; one from elsewhere may be compressed.
 _EPOCH_FROM_END = 5  # The coordinator's epoch, and how many headers there are.
 _LIKELY_EPOCH_MAX = 1 << 26  # It grows by one a start, and by ten million at most a restore.
 _KEY, _VALUE = Struct(">hh"), Struct(">hi")
@@ -69,7 +70,7 @@ def write_marker(marker: Marker, wall_ms: int) -> bytes:
 def read_marker(batch: BatchView) -> Marker:
     """The marker in a control batch. Raises PeerError."""
     try:
-        [record] = batch.records()
+        [record] = batch.records(_INFLATED_BYTES_MAX)
         _version, kind = _KEY.unpack_from(record.key or b"")
         _version, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
     except (*READ_ERRORS, Malformed, ValueError) as reason:

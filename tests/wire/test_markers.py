@@ -1,10 +1,18 @@
 """Markers and empty batches: as Kafka writes and reads them."""
 
+import tracemalloc
 from types import SimpleNamespace
 
 import pytest
 
+from shm.kernels.base.words import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    BATCH_OVERHEAD_BYTES,
+)
 from smq.model.errors import PeerError
+from smq.wire.compression import Codec, compress
 from smq.wire.markers import (
     Marker,
     closing_marker,
@@ -86,6 +94,22 @@ def test_a_malformed_marker_raises_peer_error() -> None:
     assert refused > 0
     with pytest.raises(PeerError, match="no marker"):
         read_marker(next(read_batches(write_empty(0, 1, 0, 0))))
+
+
+def test_a_record_that_inflates_is_no_marker() -> None:
+    """A log from elsewhere may have many, and a start reads each."""
+    whole = bytearray(write_marker(COMMIT, 5)[:BATCH_HEADER_BYTES])
+    whole += compress(Codec.GZIP, bytes(8 * 1024 * 1024))
+    whole[BATCH_ATTRIBUTES_AT + 1] |= Codec.GZIP
+    whole[BATCH_LENGTH_AT : BATCH_LENGTH_AT + 4] = (len(whole) - BATCH_OVERHEAD_BYTES).to_bytes(4)
+    whole[17:21] = crc_of(whole).to_bytes(4)
+    batch = next(read_batches(bytes(whole)))
+    tracemalloc.start()
+    with pytest.raises(PeerError):
+        read_marker(batch)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1024 * 1024
 
 
 def test_batches_of_aborted_transactions_become_empty() -> None:
