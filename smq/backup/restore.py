@@ -44,7 +44,7 @@ from smq.backup.take import Refused, keep_found_topics
 from smq.backup.wal import check_segment, write_only
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
-from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT, RESTORED, Checkpoint
+from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT, Checkpoint, restored_limits
 from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
 from smq.store.access import Stored, forget_users, stored
@@ -200,12 +200,13 @@ class Restoring:
         """The segments and the checkpoints. No snapshot has other files there: a start may believe
         a look-up table, and would serve what it names, at any place."""
         frames: dict[Path, RestoredFrames] = {}
+        limits = restored_limits(len(known), generation)
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name
             size = path.stat().st_size
             if path.name == CHECKPOINT:
                 content = held.read(path, bytes_max_of(f"{folder.LOGS}/0/{CHECKPOINT}"))
-                Checkpoint.of(content, path, RESTORED)  # A damaged one a start passes over.
+                Checkpoint.of(content, path, limits)  # A damaged one a start passes over.
                 write(to, content)
             elif path.suffix == ".wal":
                 if path.parent not in frames:

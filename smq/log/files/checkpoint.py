@@ -57,6 +57,7 @@ FILE_NAME_BEFORE = "checkpoint.before"
 PARTITIONS_PIECE = 256  # Encoded per step, and …
 BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
 _LIST_BYTES_MIN = 6  # "[0,0],": no list of a checkpoint is shorter on average.
+_LIST_NUMBERS_MAX = 5  # A transaction has as many, and a partition 11 in two lists at least.
 _QUOTES_MAX = 2 * 7  # Around the names of its fields.
 # What a log may have written.
 _NUMBERS = 0, 2**32 - 1  # A frame has a partition's number in 32 bits.
@@ -73,17 +74,34 @@ _PRODUCER_BOUNDS = {
 
 
 class CheckpointLimits(NamedTuple):
-    """How high offsets and positions of a checkpoint may be, and how long its JSON."""
+    """What a checkpoint may say.
+
+    place_max        the highest offset and position
+    text_bytes_max   of its JSON, …
+    lists_max        … and how many lists that may have: partitions, epochs, transactions
+    epochs           leader epochs and generations
+    """
 
     place_max: int
     text_bytes_max: int
+    lists_max: int
+    epochs: Bounds
 
 
 # No log gets to such offsets and positions, and sums with them fit. A start looks at whole files.
-OWN = CheckpointLimits(INT64_MAX // 2, 2**32 - 1)
+OWN = CheckpointLimits(INT64_MAX // 2, 2**32 - 1, 2**32 - 1, _INT32)
 # A restored log goes on from there. One KiB for each partition of the largest log: a row takes up
 # to 200 bytes, an epoch some 20.
-RESTORED = CheckpointLimits(INT64_MAX // 4, PARTITIONS_PER_LOG_MAX << 10)
+RESTORED = CheckpointLimits(INT64_MAX // 4, PARTITIONS_PER_LOG_MAX << 10, 2**32 - 1, (0, INT32_MAX))
+# A list takes some 150 bytes once it is parsed, ten times its text.
+_LISTS_AT_LEAST = 1 << 19  # Of topics that were deleted a moment before, and of transactions.
+_LISTS_OF_PARTITION = 64
+
+
+def restored_limits(partition_count: int, generation: int) -> CheckpointLimits:
+    """RESTORED, for a snapshot with so many partitions, of this generation."""
+    lists_max = _LISTS_AT_LEAST + _LISTS_OF_PARTITION * partition_count
+    return RESTORED._replace(lists_max=lists_max, epochs=(0, generation))
 
 
 @dataclass(slots=True)
@@ -256,8 +274,8 @@ class Checkpoint:
         if version > VERSION:
             raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {VERSION}")
         try:
-            found = cls._parsed(version, data, limits.text_bytes_max)
-            _judge(found, (0, limits.place_max))
+            found = cls._parsed(version, data, limits)
+            _judge(found, limits)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise Implausible(
                 str(path),
@@ -266,11 +284,11 @@ class Checkpoint:
         return found
 
     @classmethod
-    def _parsed(cls, version: int, data: bytes, text_bytes_max: int) -> "Checkpoint":
+    def _parsed(cls, version: int, data: bytes, limits: CheckpointLimits) -> "Checkpoint":
         """The content of a file. Raises almost anything if no log has written it."""
         text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]
-        _require([text_bytes], (0, text_bytes_max))
-        _judge_text(text := body[:text_bytes])
+        _require([text_bytes], (0, limits.text_bytes_max))
+        _judge_text(text := body[:text_bytes], limits.lists_max)
         head = json.loads(text)
         words = np.frombuffer(body[text_bytes:], np.int64)
         count = head.get("producer_count", len(words) // PRODUCER_COLUMNS)
@@ -299,23 +317,25 @@ class Implausible(StoreError):
     """A checkpoint with a right check and a content that no log has written."""
 
 
-def _judge_text(text: bytes) -> None:
+def _judge_text(text: bytes, lists_max: int) -> None:
     """Raise ValueError for a text that takes memory out of proportion once it is parsed: an empty
     list takes 20 times its two letters."""
-    _require([text.count(b"[")], (0, len(text) // _LIST_BYTES_MIN + 1))
+    _require([text.count(b"[")], (0, min(lists_max, len(text) // _LIST_BYTES_MIN + 1)))
+    _require([text.count(b",")], (0, _LIST_NUMBERS_MAX * lists_max))
     _require([text.count(b"{")], (0, 1))
     _require([text.count(b'"')], (0, _QUOTES_MAX))
 
 
-def _judge(found: Checkpoint, places: Bounds) -> None:
+def _judge(found: Checkpoint, limits: CheckpointLimits) -> None:
     """Raise ValueError or TypeError unless a log can have written it."""
+    places = 0, limits.place_max
     _require([found.position], places)
     _require([found.synced], (0, found.position))
-    _require([found.generation], _INT32)
+    _require([found.generation], limits.epochs)
     _require([found.position % FRAME_ALIGNMENT_BYTES], (0, 0))
     _require([len(found.partitions)], (0, PARTITIONS_PER_LOG_MAX))
     for each in found.partitions:
-        _judge_partition(each, places)
+        _judge_partition(each, places, limits.epochs)
     for column, bounds in _PRODUCER_BOUNDS.items():
         _require_all(found.producers[:, column], bounds)
     for opened in found.transactions.open:
@@ -328,12 +348,12 @@ def _judge(found: Checkpoint, places: Bounds) -> None:
             _require_all(rows[:, column], bounds)
 
 
-def _judge_partition(state: PartitionCheckpoint, places: Bounds) -> None:
+def _judge_partition(state: PartitionCheckpoint, places: Bounds, epochs: Bounds) -> None:
     _require([state.number], _NUMBERS)
     bounds = state.log_start, state.log_end, state.sealed_end
     _require([*bounds, state.compacted_end, state.decided_end], places)
     _require([state.max_timestamp, state.unsealed_bytes, state.unsealed_since_ms], _INT64)
-    _require([epoch for epoch, _ in state.epochs], _INT32)
+    _require([epoch for epoch, _ in state.epochs], epochs)
     _require([offset for _, offset in state.epochs], places)
     if any(before[0] >= after[0] for before, after in pairwise(state.epochs)):
         raise ValueError("its epochs do not grow")

@@ -1,5 +1,6 @@
 """The checkpoint file, whole and damaged."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from smq.log.files.checkpoint import (
     Open,
     PartitionCheckpoint,
     TransactionsCopy,
+    restored_limits,
 )
 from smq.log.files.disk import OsDisk
 from smq.model.errors import MadeByNewer
@@ -372,11 +374,51 @@ def test_a_restored_checkpoint_leaves_room_and_is_short(tmp_path: Path) -> None:
         assert Checkpoint.of(content, tmp_path) is not None
         if fits:
             assert Checkpoint.of(content, tmp_path, RESTORED) is not None
-            with pytest.raises(Implausible):
-                Checkpoint.of(content, tmp_path, RESTORED._replace(text_bytes_max=100))
+            for less in (RESTORED._replace(text_bytes_max=100), RESTORED._replace(lists_max=1)):
+                with pytest.raises(Implausible):
+                    Checkpoint.of(content, tmp_path, less)
         else:
             with pytest.raises(Implausible):
                 Checkpoint.of(content, tmp_path, RESTORED)
+
+
+@pytest.mark.parametrize("more", [b"[0,0],", b"0,"])
+def test_a_long_text_of_few_partitions_is_not_restored(crafted: Path, more: bytes) -> None:
+    """Ten million lists of two numbers took 816 MiB."""
+    text, words = parts_of(crafted / FILE_NAME)
+    limits = restored_limits(10, 2**31 - 1)
+    count = limits.lists_max if b"[" in more else 5 * limits.lists_max
+    longer = text.replace(b'"partitions":', b'"other":[' + more * count + b'0],"partitions":')
+    craft(crafted / FILE_NAME, longer, words)
+    content = (crafted / FILE_NAME).read_bytes()
+    tracemalloc.start()
+    with pytest.raises(Implausible):
+        Checkpoint.of(content, crafted, limits)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 5 * len(content)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "generation"),
+    [([(-1, 0), (3, 5)], 3), ([(0, 0), (4, 5)], 3), ([], 4), ([], -1)],
+)
+def test_epochs_and_generations_that_no_snapshot_has_are_not_restored(
+    tmp_path: Path, epochs: list[tuple[int, int]], generation: int
+) -> None:
+    written = checkpoint()
+    cases = (3, [(0, 0), (3, 5)], True), (generation, epochs, False)
+    for taken, history, fits in cases:
+        written.generation = taken
+        written.partitions = [PartitionCheckpoint(7, history, log_end=9)]
+        written.save(OsDisk(), tmp_path)
+        content = (tmp_path / FILE_NAME).read_bytes()
+        assert Checkpoint.of(content, tmp_path) is not None
+        if fits:
+            assert Checkpoint.of(content, tmp_path, restored_limits(1, 3)) is not None
+        else:
+            with pytest.raises(Implausible):
+                Checkpoint.of(content, tmp_path, restored_limits(1, 3))
 
 
 def test_the_greatest_numbers_of_a_log_are_read_back(tmp_path: Path) -> None:
