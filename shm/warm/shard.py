@@ -14,10 +14,10 @@ from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import (
     batch_crc_is_good,
-    batch_is_made_up,
     frame_bytes,
     frame_is_good,
     frame_is_good_by_sums,
+    frame_is_made_up,
     write_frame_header,
 )
 from shm.kernels.base.publish import read_version, write_version
@@ -187,7 +187,7 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     count_plain(log.ring, spans[:0])
     gather_checked(frame, 0, spans, out, 0)
     frame_is_good(frame, 0, len(frame), 0)
-    batch_is_made_up(frame, 0, len(frame), 0)
+    frame_is_made_up(frame, 0, len(frame), 0)
     write_frame_header(frame, 0, 0, (0, 0), frame_bytes(0), 0, 0, 0)
     batch_crc_is_good(frame, FRAME_HEADER_BYTES, 61)
     directory = np.array([2, 8, 8, 8, 0, 0, 0, 0], np.int64)

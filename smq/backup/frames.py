@@ -6,8 +6,11 @@ that ends them. So a restore walks through each segment as a start does, and ref
 writes:
 
     a batch that is not as long as its frame, not of our format, or at offsets that there are not
+    padding that ends where no frame may begin
     a generation that the snapshot's meta.json has not taken
-    a leader epoch above the generation of its frame: the next start would have a lower one
+    a leader epoch that is negative, or above the generation of its frame: the next start would have
+    a lower one
+    a synced position above its frame's, or one where no frame may end
     offsets so high that a broker which goes on has no room
     segments that overlap
 
@@ -18,9 +21,16 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.base.frames import batch_is_made_up
-from shm.kernels.base.words import FRAME_KIND_BATCH
-from shm.kernels.log.recover import S_BASE_OFFSET, S_EPOCH, S_GENERATION, S_KIND
+from shm.kernels.base.frames import frame_is_made_up
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, FRAME_KIND_BATCH
+from shm.kernels.log.recover import (
+    S_AT,
+    S_BASE_OFFSET,
+    S_EPOCH,
+    S_GENERATION,
+    S_KIND,
+    S_SYNCED,
+)
 from smq.backup.wal import check_segment
 from smq.log.files.checkpoint import RESTORED
 from smq.log.files.disk import OsDisk
@@ -61,11 +71,16 @@ class RestoredFrames:
             offsets, epochs = batches[:, S_BASE_OFFSET], batches[:, S_EPOCH]
             if len(batches) and offsets.max() > RESTORED.place_max:
                 raise _refused(path, f"it has a batch at offset {offsets.max()}")
-            later = epochs[epochs > batches[:, S_GENERATION]]
-            if len(later):
-                raise _refused(path, f"it has a batch of leader epoch {later[0]}")
-            if batch_is_made_up(data, at, len(data), first_position + at):
-                raise _refused(path, f"the batch at position {first_position + at} is none")
+            others = epochs[(epochs > batches[:, S_GENERATION]) | (epochs < 0)]
+            if len(others):
+                raise _refused(path, f"it has a batch of leader epoch {others[0]}")
+            synced = rows[:, S_SYNCED]
+            ahead = synced > first_position + rows[:, S_AT]
+            others = synced[ahead | (synced < 0) | (synced % FRAME_ALIGNMENT_BYTES != 0)]
+            if len(others):
+                raise _refused(path, f"one of its frames calls position {others[0]} synced")
+            if frame_is_made_up(data, at, len(data), first_position + at):
+                raise _refused(path, f"the frame at position {first_position + at} is none")
 
 
 def _refused(path: Path, why: str) -> StoreError:

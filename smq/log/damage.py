@@ -42,22 +42,25 @@ def known_of(data: np.ndarray, position: int) -> DamagedBatch | None:
 
 
 def restore_marker(disk: Disk, segment: WalSegment, data: np.ndarray, at: int) -> np.ndarray | None:
-    """Write the damaged marker at data[at] of a segment again; returns the segment's bytes with it.
+    """Write the damaged marker at data[at] of a segment again; returns the segment's bytes with it,
+    in `data` itself if that can be written to: there may be many markers.
 
-    None: it is no marker, not known, or cannot be written.
+    None: it is no marker, not known, or cannot be written; or it is whole, and an earlier life's.
     """
     if not _is_batch(data[at:], segment.start + at):
         return None
     start = at + FRAME_HEADER_BYTES
     size = int(data[at + FRAME_BYTES_AT : at + FRAME_BYTES_AT + 4].view(np.int32)[0])
-    marker = restored_marker(data[start : start + size].tobytes())
-    if marker is None:
+    found = data[start : start + size].tobytes()
+    marker = restored_marker(found)
+    if marker in {None, found}:
         return None
     try:
         disk.write(segment.fd, memoryview(marker), start)
     except OSError:
         return None
-    whole = data.copy()  # The mapped file may show what was written, or not.
+    # The mapped file may show what was written, or not.
+    whole = data if data.flags.writeable else data.copy()
     whole[start : start + size] = np.frombuffer(marker, np.uint8)
     return whole
 

@@ -23,11 +23,11 @@ from shm.kernels.base.words import (
 )
 from smq.log.files.disk import PAGE_BYTES
 from smq.log.files.segment import WalSegment
+from smq.log.files.segment_files import QUARANTINE
 from smq.log.files.wal import Wal
 from smq.log.lookup import IndexedBatch, Lookup
 from smq.log.partitions import Partitions
 
-QUARANTINE = "quarantine"
 NOTICES_MAX = 1000  # At a time, of what is lost: there may be 10,000 partitions.
 
 

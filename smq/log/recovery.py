@@ -152,7 +152,7 @@ class _Recovery:
             self._restore(checkpoint)
         if not is_newest and path.exists():
             log.notices.append(f"{path} is damaged: using the previous one")
-        log.wal.files.open_existing()
+        self._recovered.damaged += log.wal.files.open_existing()
         tail = self._read_segments()
         check_generation(log.directory, self._generation, generation)
         self._end_known(tail)
@@ -181,7 +181,7 @@ class _Recovery:
             if self._start_rows.give(state.number):
                 log.partitions.restore(state.at_position())
         self._later = [each for each in checkpoint.partitions if each.at_position() is not each]
-        self._evidence.synced = checkpoint.synced
+        self._evidence.learn(checkpoint.synced)
         self._known_to = checkpoint.position
         self._known_generation = checkpoint.generation
         log.producers.restore(checkpoint.producers)
@@ -282,7 +282,7 @@ class _Recovery:
             at = self._scan(data, at, segment.start, sums)
             if at >= len(data):
                 return segment.end
-            following = self._evidence.after_damage(data, at, segment, self._generation)
+            following = self._evidence.after_damage(data, at, segment, self._generation, sums)
             if following < 0:
                 return segment.start + at
             whole = restore_marker(self._log.disk, segment, data, at)
@@ -290,7 +290,7 @@ class _Recovery:
                 self._quarantine(data[at:following], segment, at)
                 at = following
             else:
-                data, sums = whole, new_sums(len(whole))
+                data = whole  # It has the same sums behind the marker, which is short.
                 self._log.notices.append(
                     f"the marker of a transaction at position {segment.start + at} of "
                     f"{segment.path} was damaged: its checksum has restored it"
@@ -335,7 +335,7 @@ class _Recovery:
             return
         rows = self._rows[first:end]
         self._unknown.meet(rows, first_position)
-        self._evidence.synced = max(self._evidence.synced, int(rows[:, S_SYNCED].max()))
+        self._evidence.learn(int(rows[:, S_SYNCED].max()))
         self._replay.enter(data, (first, end), first_position, self._known_to)
 
     def _quarantine(self, data: np.ndarray, segment: WalSegment, at: int) -> None:

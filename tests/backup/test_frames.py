@@ -14,6 +14,7 @@ from shm.kernels.base.words import (
     BATCH_MAGIC_AT,
     FRAME_HEADER_BYTES,
     FRAME_KIND_BATCH,
+    FRAME_KIND_PADDING,
 )
 from smq.backup.frames import RestoredFrames
 from smq.log.files.checkpoint import RESTORED
@@ -25,16 +26,32 @@ from tests.log.logs import append, batch, start, turn
 GENERATION = 5
 
 
-def framed(
-    data: bytes, position: int = 0, *, generation: int = 0, kind: int = FRAME_KIND_BATCH
+def framed(  # noqa: PLR0913  (fields of frame and batch)
+    data: bytes,
+    position: int = 0,
+    *,
+    generation: int = 0,
+    kind: int = FRAME_KIND_BATCH,
+    synced: int = 0,
+    epoch: int = 0,
 ) -> bytes:
     """A frame of any batch; its CRC is right."""
     content = bytearray(data)
+    content[BATCH_LEADER_EPOCH_AT : BATCH_LEADER_EPOCH_AT + 4] = epoch.to_bytes(4, signed=True)
     content[17:21] = crc_of(content).to_bytes(4)
     size = -(-(FRAME_HEADER_BYTES + len(content)) // 64) * 64
     frame = np.zeros(size, np.uint8)
     frame[FRAME_HEADER_BYTES:][: len(content)] = content
-    write_frame_header(frame, 0, position, (0, generation), len(content), 1, kind, 0)
+    write_frame_header(frame, 0, position, (synced, generation), len(content), 1, kind, 0)
+    return frame.tobytes()
+
+
+def padding(size: int, position: int) -> bytes:
+    """A padding frame of so many bytes."""
+    frame = np.zeros(size, np.uint8)
+    write_frame_header(
+        frame, 0, position, (0, 0), size - FRAME_HEADER_BYTES, 0, FRAME_KIND_PADDING, 0
+    )
     return frame.tobytes()
 
 
@@ -69,7 +86,7 @@ LENGTH = len(batch(b"value")) - 12
 def test_a_batch_that_no_log_writes_is_refused(at: int, field: bytes, before: bytes) -> None:
     """The restored shard ended at each start, or the clients that read the batch."""
     made_up = framed(with_field(at, field), len(before))
-    with pytest.raises(StoreError, match=f"the batch at position {len(before)} is none: no log"):
+    with pytest.raises(StoreError, match=f"the frame at position {len(before)} is none: no log"):
         judge((0, before + made_up))
 
 
@@ -87,14 +104,34 @@ def test_a_generation_that_the_snapshot_has_not_taken_is_refused(generation: int
         judge((0, framed(batch(b"value"), generation=generation)))
 
 
-@pytest.mark.parametrize("epoch", [GENERATION, 2**31 - 1])
-def test_a_leader_epoch_above_the_frames_generation_is_refused(epoch: int) -> None:
+@pytest.mark.parametrize("epoch", [GENERATION, 2**31 - 1, -1, -(2**31)])
+def test_a_leader_epoch_below_0_or_above_the_frames_generation_is_refused(epoch: int) -> None:
     """The restored shard's own epoch, its generation, was below it."""
-    data = with_field(BATCH_LEADER_EPOCH_AT, epoch.to_bytes(4))
-    if epoch <= GENERATION:
-        judge((0, framed(data, generation=epoch)))
+    data = batch(b"value")
+    if epoch == GENERATION:
+        judge((0, framed(data, generation=epoch, epoch=epoch)))
     with pytest.raises(StoreError, match=f"it has a batch of leader epoch {epoch}: no log"):
-        judge((0, framed(data, generation=GENERATION - 1)))
+        judge((0, framed(data, generation=GENERATION - 1, epoch=epoch)))
+
+
+@pytest.mark.parametrize("size", [48, 63, 65, 100, 129])
+def test_padding_that_ends_between_two_lines_is_refused(size: int) -> None:
+    """The restored shard ended at each start: its log ended between two lines."""
+    at, more = len(GOOD), bytes(64 - size % 64)
+    judge((0, GOOD + padding(64, at) + padding(size + len(more), at + 64)))
+    with pytest.raises(StoreError, match=f"the frame at position {at} is none: no log writes"):
+        judge((0, GOOD + padding(size, at) + more))
+
+
+@pytest.mark.parametrize(
+    "synced", [1, 63, len(GOOD) - 1, len(GOOD) + 1, len(GOOD) + 64, 2**62, -1, -64, -(2**63)]
+)
+def test_a_synced_position_that_no_log_notes_is_refused(synced: int) -> None:
+    """What was damaged before it ended between two lines, and so did the log."""
+    for fits in (0, 64, len(GOOD)):
+        judge((0, GOOD + framed(batch(b"value"), len(GOOD), synced=fits)))
+    with pytest.raises(StoreError, match=f"one of its frames calls position {synced} synced: no"):
+        judge((0, GOOD + framed(batch(b"value"), len(GOOD), synced=synced)))
 
 
 def test_segments_that_overlap_are_refused() -> None:

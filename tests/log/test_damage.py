@@ -8,7 +8,10 @@ import pytest
 from shm.kernels.base.words import BATCH_HEADER_BYTES, FRAME_HEADER_BYTES
 from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Aborted
 from smq.log.files.disk import OsDisk
-from smq.log.given_up import QUARANTINE
+from smq.log.files.segment_files import QUARANTINE
+from smq.wire.markers import write_marker
+from tests.backup.test_frames import framed, with_field
+from tests.log.logs import SEGMENT_BYTES, batch, read, start
 from tests.log.test_transactions import NUMBER, A, abort, commit, facts
 from tests.shard.shard_bench import new_log, new_shard, topic
 from tests.shard.transactional_bench import Producers
@@ -67,6 +70,21 @@ def test_a_marker_whose_record_is_damaged_ends_its_transaction_as_it_did(
         assert segment.read_bytes()[: places[-1]] == whole[: places[-1]]
         assert not (tmp_path / "copy" / "0" / QUARANTINE).exists()
         log.close()
+
+
+def test_a_whole_marker_of_an_earlier_life_is_skipped(tmp_path: Path) -> None:
+    """A start restored it, and again, without end: it was whole before."""
+    data = b""
+    for content, generation in (
+        (batch(b"first"), 2),
+        (write_marker(commit(A), 0), 1),
+        (with_field(0, (1).to_bytes(8)), 2),
+    ):
+        data += framed(content, len(data), generation=generation, synced=len(data))
+    (tmp_path / f"{0:020d}.wal").write_bytes(data.ljust(SEGMENT_BYTES, b"\0"))
+    log, recovered = start(tmp_path, generation=3)
+    assert len(recovered.damaged) == 1
+    assert read(log, 1) == {0: b"first", 1: b"value"}
 
 
 def test_other_batches_are_set_aside_and_markers_that_cannot_be_written(

@@ -11,7 +11,7 @@ from shm.kernels.base.words import FRAME_HEADER_BYTES, P_OPEN_FROM, WORD_RING_ST
 from smq.log import given_up
 from smq.log.files.bad_pages import PATIENCE
 from smq.log.files.disk import OsDisk
-from smq.log.given_up import QUARANTINE
+from smq.log.files.segment_files import QUARANTINE
 from smq.log.log import Log
 from smq.log.own_tries import RETRY_MS
 from smq.log.reading import DamagedFrame

@@ -10,7 +10,7 @@ from smq.log import reading
 from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.bad_pages import PATIENCE, PATIENCE_SHORT
 from smq.log.files.disk import OsDisk
-from smq.log.given_up import QUARANTINE
+from smq.log.files.segment_files import QUARANTINE
 from smq.log.log import Log
 from smq.log.own_tries import RETRY_MS
 from smq.log.reading import RUN_BYTES_MAX, DamagedFrame

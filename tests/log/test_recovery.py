@@ -18,7 +18,7 @@ from shm.kernels.base.words import (
 from shm.kernels.log.producers import PRODUCER_COLUMNS, R_BATCH_COUNT, R_PARTITION
 from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint
 from smq.log.files.disk import OsDisk
-from smq.log.given_up import QUARANTINE
+from smq.log.files.segment_files import QUARANTINE
 from smq.log.log import Log
 from smq.testing.disk import FailingDisk
 from tests.log.files.test_checkpoint import craft, parts_of

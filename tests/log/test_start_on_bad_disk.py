@@ -10,8 +10,8 @@ import pytest
 from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
 from smq.log.files.checkpoint import FILE_NAME
 from smq.log.files.disk import OsDisk
+from smq.log.files.segment_files import QUARANTINE
 from smq.log.files.start_reads import WAIT_MS, UnreadableFile
-from smq.log.given_up import QUARANTINE
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE
 from smq.log.own_tries import RETRY_MS

@@ -1,15 +1,18 @@
 """Torn end or damage: decided by what follows a bad frame."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES
+from shm.kernels.log.recover import scan_frames
 from smq.log.files.start_reads import StartReads
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE, Losses
 from smq.log.torn import Evidence
-from tests.log.logs import BOOT, OTHER_BOOT, append, batch, start, turn
+from tests.log.logs import BOOT, OTHER_BOOT, append, batch, memory_of, read, start, turn
 
 
 def bad_frame(log: Log, count: int, bad: int, *, syncs: bool = False) -> tuple[int, int]:
@@ -33,7 +36,7 @@ def verdict(log: Log, at: int, boot: bytes, synced: int = 0) -> int:
     evidence.synced = synced
     segment = log.wal.segments[0]
     data = log.disk.map(segment.fd, segment.end - segment.start)
-    return evidence.after_damage(data, at, segment, 0)
+    return evidence.after_damage(data, at, segment, 0, new_sums(len(data)))
 
 
 def test_a_bad_last_frame_is_the_torn_end(tmp_path: Path) -> None:
@@ -86,10 +89,45 @@ def test_synced_frames_that_are_missing_are_damage(tmp_path: Path, synced: int) 
     assert verdict(log, at, OTHER_BOOT, synced) == synced
 
 
+def test_each_frame_behind_damage_is_looked_at_once_however_much_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of the segment was, for each damaged frame."""
+    ring_bytes, segment_bytes, places = 1 << 17, 1 << 16, list[int]()
+    memory = memory_of(ring_bytes, segment_bytes)
+    log = start(tmp_path, segment_bytes=segment_bytes, memory=memory).log
+    while len(log.wal.segments) < 3:
+        places.append(log.tail)
+        append(log, 1, batch(b"x" * 200))
+        assert turn(log, syncs=False)
+    log.wal.close()
+    for path in tmp_path.glob("*.wal"):
+        data = bytearray(path.read_bytes())
+        for at in (place - int(path.stem) for place in places[1:-1:2]):
+            if 0 <= at < len(data) - 200:
+                data[at + 200] ^= 1
+        path.write_bytes(data)
+    for path in (*tmp_path.glob("*.index"), *tmp_path.glob("checkpoint*")):
+        path.unlink()  # All is scanned.
+    looked_at = [0]
+
+    def scan(*given: Any) -> Any:
+        found = scan_frames(*given)
+        looked_at[0] += int(found[0])
+        return found
+
+    monkeypatch.setattr("smq.log.torn.scan_frames", scan)
+    memory = memory_of(ring_bytes, segment_bytes)
+    log, recovered = start(tmp_path, segment_bytes=segment_bytes, generation=1, memory=memory)
+    assert len(recovered.damaged) > len(places) / 3
+    assert len(read(log, 1)) == len(places) - len(recovered.damaged)
+    assert looked_at[0] <= len(places)
+
+
 def test_a_stale_frame_of_an_earlier_generation_proves_nothing(tmp_path: Path) -> None:
     log = start(tmp_path).log
     at, _ = bad_frame(log, 4, 1, syncs=True)
     segment = log.wal.segments[0]
     data = log.disk.map(segment.fd, segment.end)
     evidence = Evidence(log, StartReads(log.disk), is_same_boot=True)
-    assert evidence.after_damage(data, at, segment, 1) == -1
+    assert evidence.after_damage(data, at, segment, 1, new_sums(len(data))) == -1

@@ -101,7 +101,7 @@ def _frame_lies(data, at, end, position):
         return False
     if kind == words.FRAME_KIND_BATCH and size < words.BATCH_HEADER_BYTES:
         return False
-    # Padding is not aligned: it ends where ring or segment end.
+    # Padding takes what it says: it ends where ring or segment end.
     taken = (
         words.FRAME_HEADER_BYTES + size if kind == words.FRAME_KIND_PADDING else frame_bytes(size)
     )
@@ -110,11 +110,15 @@ def _frame_lies(data, at, end, position):
 
 @kernel
 def _content_fits(data, at):
-    """Whether the frame at data[at] has a batch that a log writes, or no batch."""
-    if load32(data, at + words.FRAME_KIND_AT) != words.FRAME_KIND_BATCH:
-        return True
+    """Whether the frame at data[at] has what a log writes: a batch that fits it, padding up to a
+    place where the next frame may begin, or an unknown kind."""
+    kind = load32(data, at + words.FRAME_KIND_AT)
     size = load32(data, at + words.FRAME_BYTES_AT)
-    return batch_fits(data, at + words.FRAME_HEADER_BYTES, size)
+    if kind == words.FRAME_KIND_BATCH:
+        return batch_fits(data, at + words.FRAME_HEADER_BYTES, size)
+    if kind == words.FRAME_KIND_PADDING:
+        return words.FRAME_HEADER_BYTES + size == frame_bytes(size)
+    return True
 
 
 @kernel
@@ -132,7 +136,7 @@ def frame_is_whole(data, at, end, position):
 @kernel
 def frame_is_good(data, at, end, position):
     """Whether data[at:end] begins with a whole frame of this position whose check is right, and
-    whose batch is one that a log writes."""
+    whose content is what a log writes."""
     return frame_is_whole(data, at, end, position) and _content_fits(data, at)
 
 
@@ -147,13 +151,15 @@ def frame_is_good_by_sums(data, at, end, position, sums):
 
 
 @kernel
-def batch_is_made_up(data, at, end, position):
-    """Whether data[at:end] begins with a whole frame whose check is right, and whose batch is none
-    that a log writes. It reads no more than the two headers."""
-    if (
-        end - at < words.FRAME_HEADER_BYTES
-        or load32(data, at + words.FRAME_KIND_AT) != words.FRAME_KIND_BATCH
-    ):
+def frame_is_made_up(data, at, end, position):
+    """Whether data[at:end] begins with a whole frame whose check is right, and whose content is
+    nothing that a log writes. It reads no more than the headers of frame and batch."""
+    if end - at < words.FRAME_HEADER_BYTES:
+        return False
+    kind = load32(data, at + words.FRAME_KIND_AT)
+    is_known = kind == words.FRAME_KIND_BATCH
+    is_known |= kind == words.FRAME_KIND_PADDING
+    if not is_known:
         return False
     return frame_is_whole(data, at, end, position) and not _content_fits(data, at)
 

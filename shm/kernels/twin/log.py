@@ -74,7 +74,7 @@ class PlainFrame(NamedTuple):
 
 def read_frame(data: bytes, position: int) -> PlainFrame | None:
     """The frame that `data` begins with, if it is whole, of this position, its check right, and its
-    batch one that a log writes."""
+    content what a log writes."""
     if len(data) < words.FRAME_HEADER_BYTES:
         return None
     _magic, _check, at, synced, generation, size, *rest = _FRAME.unpack_from(data)
@@ -86,6 +86,8 @@ def read_frame(data: bytes, position: int) -> PlainFrame | None:
     frame = PlainFrame(at, synced, generation, partition, kind, level, content)
     is_whole = len(content) == size and frame.frame_bytes <= len(data)
     if not is_whole or not data.startswith(frame.header()):
+        return None
+    if kind == words.FRAME_KIND_PADDING and frame.frame_bytes % words.FRAME_ALIGNMENT_BYTES:
         return None
     return frame if kind != words.FRAME_KIND_BATCH or batch_fits(content) else None
 

@@ -20,7 +20,7 @@ import numpy as np
 from shm.kernels.base.crc_sums import new_sums
 from shm.kernels.base.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
 from shm.kernels.log.recover import S_AT, S_KIND, SCAN_COLUMNS, find_frame, scan_frames
-from smq.log.files.checkpoint import Checkpoint
+from smq.log.files.checkpoint import OWN, Checkpoint
 from smq.log.files.disk import Disk
 from smq.log.files.filed_index import is_of_our_version
 from smq.log.files.salvage import salvage
@@ -119,7 +119,8 @@ def refuse_newer(directory: Path, disk: Disk, generation: int) -> None:
         Checkpoint.load(directory)
     walk = FrameWalk(directory, generation)
     for path in sorted(directory.glob("*.wal")):
-        if path.stem.isdigit() and not is_of_our_version(path.with_suffix(".index")):
+        is_ours = path.stem.isdigit() and int(path.stem) <= OWN.place_max
+        if is_ours and not is_of_our_version(path.with_suffix(".index")):
             for _ in walk.through(_bytes_of(path, disk), int(path.stem)):
                 pass
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
+from smq.log.files.checkpoint import OWN
 from smq.log.files.disk import FULL, PAGE_BYTES, Disk, told
 from smq.log.files.footprint import Footprint
 from smq.log.files.kept import Kept
@@ -26,6 +27,7 @@ from smq.log.files.segment import NoSegment, WalSegment
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 READ_BACK_BYTES = 128 * 1024  # Per step, of which two are under way: milliseconds of a slow disk.
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
+QUARANTINE = "quarantine"  # The directory of what is damaged.
 SPARES_SHARE = 2  # One part in this many of wal.bytes.max: the next burst writes warm pages.
 
 
@@ -86,18 +88,30 @@ class SegmentFiles:
 
     # --- opening ----------------------------------------------------------------------------------
 
-    def open_existing(self) -> None:
-        """Open the existing segments. Files that are not ours are left alone."""
+    def open_existing(self) -> list[str]:
+        """Open the existing segments; returns sentences on what is put aside: segments that begin
+        where no log begins one. Files that are not ours are left alone."""
+        misplaced, end = list[str](), 0
         for path in sorted(self.directory.glob("*.wal")):
             if not path.stem.isdigit():
                 continue
             start, size = int(path.stem), path.stat().st_size
             size -= size % FRAME_ALIGNMENT_BYTES  # The log goes on behind it, where a frame may be.
-            if size:
-                self.segments.append(WalSegment(start, start + size, self.disk.open(path), path))
-            else:
+            if not size:
                 self.disk.remove(path)
+            elif start % FRAME_ALIGNMENT_BYTES or not end <= start <= OWN.place_max:
+                misplaced.append(self._put_aside(path))
+            else:
+                end = start + size
+                self.segments.append(WalSegment(start, end, self.disk.open(path), path))
         self._clean()
+        return misplaced
+
+    def _put_aside(self, path: Path) -> str:
+        to = self.directory / QUARANTINE / path.name
+        self.disk.make_directory(to.parent)
+        self.disk.rename(path, to)
+        return f"{path} begins where no segment of this log can, and is set aside as {to}"
 
     def _clean(self) -> None:
         """Delete leftovers of an interrupted life, and spares of another size."""

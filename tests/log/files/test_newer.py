@@ -17,7 +17,7 @@ from smq.log.files.checkpoint import FILE_NAME, VERSION as CHECKPOINT_VERSION
 from smq.log.files.disk import OsDisk
 from smq.log.files.filed_index import VERSION, FiledIndex
 from smq.log.files.newer import UnknownFrames, refuse_newer
-from smq.log.given_up import QUARANTINE
+from smq.log.files.segment_files import QUARANTINE
 from smq.model.errors import MadeByNewer, StoreError
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.files.test_checkpoint import newer

@@ -11,11 +11,11 @@ from shm.kernels.base.frames import (
     OFFSETS_END,
     batch_crc_is_good,
     batch_crc_is_good_by_sums,
-    batch_is_made_up,
     frame_bytes,
     frame_check,
     frame_is_good,
     frame_is_good_by_sums,
+    frame_is_made_up,
     frame_is_whole,
     write_frame_header,
 )
@@ -48,6 +48,14 @@ def fitting(content: bytes, base_offset: int = 0, delta: int = 0) -> bytes:
     return head + struct.pack(">i", delta) + content[27:]
 
 
+def aligned(frame: PlainFrame) -> PlainFrame:
+    """The frame; shortened if it is padding that ends where no frame may begin."""
+    if frame.kind != FRAME_KIND_PADDING:
+        return frame
+    size = 48 + len(frame.content)
+    return frame._replace(content=frame.content[: size - size % 64 - 48])
+
+
 frames = st.builds(
     PlainFrame,
     position=st.integers(0, 2**50),
@@ -57,7 +65,7 @@ frames = st.builds(
     kind=st.sampled_from(KINDS),
     level=st.integers(0, 2),
     content=st.binary(min_size=61, max_size=200).map(fitting),
-)
+).map(aligned)
 
 
 @settings(deadline=None)
@@ -122,7 +130,7 @@ def test_a_size_that_cannot_be_makes_no_frame_though_the_check_is_right(
     kind: int, size: int
 ) -> None:
     low = 61 if kind == FRAME_KIND_BATCH else 0
-    fits = kind > 0 and low <= size <= 80
+    fits = kind > 0 and low <= size <= 80 and (kind != FRAME_KIND_PADDING or size == 80)
     data = np.zeros(128, np.uint8)
     data[48:] = array(fitting(bytes(80)))
     data[48 + BATCH_LENGTH_AT :][:4] = array(((size - 12) & 2**32 - 1).to_bytes(4))
@@ -162,18 +170,33 @@ def test_a_batch_that_no_log_writes_makes_no_frame_though_the_check_is_right(
     assert frame_is_good(array(whole), 0, len(whole), 640) == fits
     assert (read_frame(whole, 640) is not None) == fits
     assert frame_is_good_by_sums(array(whole), 0, len(whole), 640, new_sums(len(whole))) == fits
-    assert batch_is_made_up(array(whole), 0, len(whole), 640) == (not fits)
+    assert frame_is_made_up(array(whole), 0, len(whole), 640) == (not fits)
 
 
-def test_only_a_whole_frame_of_a_batch_counts_as_made_up() -> None:
-    made_up = FRAME._replace(content=fitting(BATCH, -1)).encode()
-    for frame in (FRAME, PADDING, UNKNOWN):
-        assert not batch_is_made_up(array(frame.encode()), 0, len(frame.encode()), 640)
-    assert not batch_is_made_up(array(made_up), 0, len(made_up), 704)
+@pytest.mark.parametrize("size", range(200))
+def test_padding_ends_where_a_frame_may_begin(size: int) -> None:
+    """Behind other padding of a restored snapshot each start of the shard ended."""
+    whole = PADDING._replace(content=bytes(size)).encode()
+    fits = (48 + size) % 64 == 0
+    assert frame_is_whole(array(whole), 0, len(whole), 640)
+    assert frame_is_good(array(whole), 0, len(whole), 640) == fits
+    assert (read_frame(whole, 640) is not None) == fits
+    assert frame_is_good_by_sums(array(whole), 0, len(whole), 640, new_sums(len(whole))) == fits
+    assert frame_is_made_up(array(whole), 0, len(whole), 640) == (not fits)
+
+
+@pytest.mark.parametrize(
+    "frame", [FRAME._replace(content=fitting(BATCH, -1)), PADDING._replace(content=bytes(81))]
+)
+def test_only_a_whole_frame_of_a_known_kind_counts_as_made_up(frame: PlainFrame) -> None:
+    made_up = frame.encode()
+    for good in (FRAME, PADDING, UNKNOWN):
+        assert not frame_is_made_up(array(good.encode()), 0, len(good.encode()), 640)
+    assert not frame_is_made_up(array(made_up), 0, len(made_up), 704)
     for end in range(len(made_up)):
-        assert not batch_is_made_up(array(made_up), 0, end, 640)
-    damaged = made_up[:50] + bytes([made_up[50] ^ 1]) + made_up[51:]
-    assert not batch_is_made_up(array(damaged), 0, len(damaged), 640)
+        assert not frame_is_made_up(array(made_up), 0, end, 640)
+    damaged = made_up[:40] + bytes([made_up[40] ^ 1]) + made_up[41:]
+    assert not frame_is_made_up(array(damaged), 0, len(damaged), 640)
 
 
 @pytest.mark.parametrize("size", [61, LONG_BYTES, 5 * LONG_BYTES + 7])

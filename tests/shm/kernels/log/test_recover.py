@@ -136,6 +136,8 @@ def crafted(chance: random.Random, segment_bytes: int) -> np.ndarray:
         size = chance.choice([chance.randint(61, min(room, 900)), room - room % 64, room - 64])
         size, start = max(size, 61), at + 48
         kind = chance.choice([words.FRAME_KIND_BATCH, words.FRAME_KIND_PADDING, 3, 1 << 30 | 5])
+        if kind == words.FRAME_KIND_PADDING:  # It ends where a frame may begin.
+            size -= (48 + size) % 64
         if kind == words.FRAME_KIND_BATCH and start + size <= segment_bytes:
             data[start : start + 27] = 0
             data[start + words.BATCH_LENGTH_AT :][:4] = list((size - 12).to_bytes(4))
