@@ -21,12 +21,14 @@ from smq.agent.value_bytes import (
     KEY,
     LIST_NUMBER,
     PARSED_BYTES_MAX,
+    RAW_FIELD,
     RECORD_NUMBER,
     VALUE,
     end_of_some,
     field_head,
     is_record_value,
     last_field,
+    raw_value,
 )
 from smq.model.record_types import (
     DEPTH_MAX,
@@ -86,6 +88,13 @@ def misfit_of_bytes(fields: Sequence[RecordField], data: bytes) -> str:
     if not is_record_value(data):
         return NO_RECORD_VALUE
     return _misfit_of_record_bytes("", fields, data) if fields else ""
+
+
+def misfit_of_message(fields: Sequence[RecordField], data: bytes) -> str:
+    """The same of the value of a message. Bytes that are no RecordValue count as their subscribers
+    get them: as the field `_value`, which a type may have."""
+    is_raw = any(each.name == RAW_FIELD for each in fields) and not is_record_value(data)
+    return misfit_of_bytes(fields, raw_value(data) if is_raw else data)
 
 
 def _check_count(record_type: RecordType) -> None:

@@ -23,6 +23,7 @@ from smq.agent.records import (
     fields_of,
     misfit,
     misfit_of_bytes,
+    misfit_of_message,
     record_type_of,
 )
 from smq.agent.value_bytes import PARSED_BYTES_MAX, field_head
@@ -300,3 +301,13 @@ def test_a_field_that_is_there_twice_is_refused_in_a_large_value() -> None:
     for data in (entry + entry, field_head(1, len(inner)) + inner):
         assert RecordValue.FromString(data)
         assert misfit_of_bytes(fields, data) == "the field l is there twice"
+
+
+def test_a_message_without_a_record_value_is_the_field_that_its_subscribers_get() -> None:
+    raw = (RecordField("_value", "BYTES"), RecordField("a", "BOOL"))
+    whole = RecordValue(fields={"a": Value(bool_value=True)}).SerializeToString()
+    assert misfit_of_message(raw, b"50000") == misfit_of_message(raw, whole) == ""
+    assert misfit_of_message(raw[1:], b"50000") == NO_RECORD_VALUE
+    text = (RecordField("_value", "STRING"),)
+    assert misfit_of_message(text, b"50000") == "the field _value is STRING, not BYTES"
+    assert misfit_of_message((raw[1]._replace(required=True),), b"") == "the field a is missing"

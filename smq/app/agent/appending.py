@@ -24,10 +24,12 @@ from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.client.producing.delivery.delivery_state import Delivery
 from smq.client.producing.delivery.futures import BufferFull, Future
 from smq.client.producing.producer import Producer
+from smq.model.record_types import RecordField
 
 MS_NS = 1_000_000
 IN_FLIGHT_MAX = 10_000  # Of one stream; then its publisher waits.
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
+DRAINED_AT_ONCE = 1000  # A few milliseconds.
 FORM_BYTES_MAX = 16 * 1024  # By which a message is larger than its batch, for 1,000 headers.
 ROOM_THREADS_MAX = 16
 _ROOM = ThreadPoolExecutor(ROOM_THREADS_MAX, "room")
@@ -48,6 +50,12 @@ class PublishedRecord(NamedTuple):
     timestamp_ms: int
     headers: Headers = ()
     sequence: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what it has: a record may be nothing but headers."""
+        of_headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.value) + len(self.key or b"") + of_headers
 
 
 class PublisherIdentity(NamedTuple):
@@ -113,12 +121,18 @@ class Appender:
     def _follow(self, configs: Mapping[str, str]) -> None:
         """Know the configs of now: the broker refuses whole batches, with others' records."""
         self._configs = configs
-        setting = partial(self._topics.setting, self._topic._replace(configs=configs))
+        topic = self._topic._replace(configs=configs)
+        setting, self._fields = partial(self._topics.setting, topic), topic.fields
         self._bytes_max = int(setting("max.message.bytes"))
         self._needs_key = COMPACT in setting("cleanup.policy").split(",")
         self._has_own_times = setting("message.timestamp.type") == KEEPS_APPEND_TIME
         self._before_max_ms = int(setting("message.timestamp.before.max.ms"))
         self._after_max_ms = int(setting("message.timestamp.after.max.ms"))
+
+    def fields(self) -> Sequence[RecordField]:
+        """The fields of the topic's records now; none: any. Raises CallRefused if it is gone."""
+        self._look()
+        return self._fields
 
     def check_size(self, size_bytes: int) -> None:
         """Of a message that is not parsed yet. Raises CallRefused if no batch of the topic, as it
@@ -220,7 +234,7 @@ class PublishStream:
         self._acked = acked
         self._sent: deque[_Sent] = deque()
         self._bytes = 0
-        self._is_armed = self._has_ended = False
+        self._is_armed = self._is_draining = self._has_ended = False
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -278,10 +292,18 @@ class PublishStream:
             pass
 
     def _arm(self) -> None:
-        """Be told when the last record is done: those before it are, too."""
-        if self._is_armed:
+        """Be told when the last record that is not done is: those before it mostly are, too.
+
+        One that is done would ring at once, and again, for as long as one before it is not: of
+        another partition, whose shard may be stopped.
+        """
+        if self._is_armed or self._is_draining:
             return
-        future = next((each.future for each in reversed(self._sent) if each.future), None)
+        if self._has_done():  # It was when it was added.
+            self._drain_soon()
+            return
+        futures = (each.future for each in reversed(self._sent) if each.future is not None)
+        future = next((each for each in futures if not each.done()), None)
         if future is not None:
             self._is_armed = True
             future.add_done_callback(self._ring)
@@ -298,8 +320,12 @@ class PublishStream:
 
     def _drain(self) -> None:
         """Answer what is done, in order."""
-        now_ms = monotonic_ms()
-        while self._sent and (self._sent[0].future is None or self._sent[0].future.done()):
+        now_ms, left = monotonic_ms(), DRAINED_AT_ONCE
+        while self._has_done():
+            if not left:
+                self._drain_soon()
+                break
+            left -= 1
             sent = self._sent.popleft()
             self._bytes -= sent.bytes
             if sent.future is not None:
@@ -308,6 +334,21 @@ class PublishStream:
             self._answers.add(sent.answer, now_ms)
         self._news.set()
         self._room.set()
+
+    def _has_done(self) -> bool:
+        """Whether the next record to be answered is done."""
+        return bool(self._sent) and (self._sent[0].future is None or self._sent[0].future.done())
+
+    def _drain_soon(self) -> None:
+        """Answer more once others had a turn: ten thousand records may be done at once."""
+        if not self._is_draining:
+            self._is_draining = True
+            self._loop.call_soon(self._drain_on)
+
+    def _drain_on(self) -> None:
+        self._is_draining = False
+        self._drain()
+        self._arm()
 
 
 def _fill(answer: PublishAnswer, future: SentRecord) -> None:

@@ -27,7 +27,7 @@ from smq.app.agent.appending import (
 from smq.app.agent.broker import BrokerSide
 from smq.app.agent.live import Live, LivePublisher
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.publish_reading import RecordReading, read_messages
+from smq.app.agent.publish_reading import MessageReading, RecordReading
 from smq.app.agent.publish_sessions import PublishSession, PublishSessions, SessionPublishers
 from smq.app.agent.refusals import CallRefused, Code, attempted
 from smq.app.agent.topic_calls import TopicCalls
@@ -93,8 +93,10 @@ class PublishCalls:
         )
         try:
             stream = PublishStream(interval, lambda answer: _note(publisher, answer))
-            read = read_messages(context, stream, appender, partition, publisher)
-            await _both(stream, read, lambda answer: context.write(_message_answer(answer)))
+            records = MessageReading(stream, appender, partition, publisher, self._checks)
+            await _both(
+                stream, records.read(context), lambda answer: context.write(_message_answer(answer))
+            )
         finally:
             self._live.end(publisher)
 
@@ -168,7 +170,8 @@ class PublishCalls:
             context.name_client(session.publisher)
             appender = await self._appender(session.topic, session.publisher, context)
             stream = PublishStream(INTERVAL_MAX, publishers.note)
-            records = RecordReading(stream, appender, session.topic, self._checks)
+            count = session.topic.layout.partition_count
+            records = RecordReading(stream, appender, count, self._checks)
             read = records.read(context, first)
             del first  # It may be large, and the stream goes on.
             await _both(stream, read, lambda answer: context.write(_record_answer(answer)))

@@ -12,7 +12,7 @@ import grpc
 
 from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
 from smq.agent.raw_fields import raw_field, raw_number
-from smq.agent.records import misfit_of_bytes
+from smq.agent.records import misfit_of_bytes, misfit_of_message
 from smq.app.agent.appending import (
     MS_NS,
     Appender,
@@ -24,7 +24,6 @@ from smq.app.agent.appending import (
 from smq.app.agent.live import LivePublisher
 from smq.app.agent.methods import Context, Received
 from smq.app.agent.refusals import CallRefused, attempted
-from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import wall_ms
 from smq.model.partitioner import partition_of_key
 
@@ -33,24 +32,6 @@ CHECKED_AT_ONCE_BYTES = 16 * 1024
 """A larger value is compared with its type in a thread, and a larger key is hashed in one."""
 
 Found = TypeVar("Found")
-
-
-async def read_messages(
-    context: Context,
-    stream: PublishStream,
-    appender: Appender,
-    partition: int,
-    publisher: LivePublisher,
-) -> None:
-    """Append one record after the other to a partition, until the broker's stream ends."""
-    while (received := await context.read()) is not grpc.aio.EOF:
-        await stream.has_room()
-        publisher.seen_ns = now_ns = wall_ms() * MS_NS
-        if why := _oversize(received, appender):
-            stream.refuse(why, _time_in(received.data) or now_ns, None)
-        else:
-            await _take_message(received, stream, appender, partition, now_ns)
-        del received  # It may be large, and the next one may be long in coming.
 
 
 def _time_in(data: bytes) -> int:
@@ -67,31 +48,6 @@ def _oversize(received: Received, appender: Appender) -> CallRefused | None:
         except CallRefused as refused:
             return refused
     return None
-
-
-async def _take_message(
-    received: Received,
-    stream: PublishStream,
-    appender: Appender,
-    partition: int,
-    now_ns: int,
-) -> None:
-    try:
-        request, value = _request_of(received)
-    except ValueError as error:
-        stream.refuse(invalid(str(error)), _time_in(received.data) or now_ns, None)
-        return
-    tag = request.data.ts_ns or now_ns
-    if request.WhichOneof("message") == "data" and request.data.ctrl.is_close:
-        stream.mark(tag)
-        return
-    try:
-        record = _record_of(request, value, partition, tag)
-    except CallRefused as refused:
-        sequence = request.data.sequence if request.data.HasField("sequence") else None
-        stream.refuse(refused, tag, sequence)
-    else:
-        await _append(stream, appender, record, tag)
 
 
 def _request_of(received: Received) -> tuple[pb.PublishMessageRequest, bytes]:
@@ -127,6 +83,78 @@ def _record_of(
     return PublishedRecord(value, data.key or None, partition, tag // MS_NS, headers, sequence)
 
 
+class ValueChecks:
+    """Compares values with the type that a topic's records have now; a few large ones at a time."""
+
+    def __init__(self, appender: Appender, turns: asyncio.Semaphore) -> None:
+        self._appender, self._turns = appender, turns
+
+    async def misfit_of_record(self, value: bytes) -> str:
+        """Why a value is no RecordValue, or not of the topic's type. Raises CallRefused."""
+        return await self.worked(len(value), misfit_of_bytes, self._appender.fields(), value)
+
+    async def misfit_of_message(self, value: bytes) -> str:
+        """The same; where the topic has no type it may be any bytes."""
+        fields = self._appender.fields()
+        return await self.worked(len(value), misfit_of_message, fields, value) if fields else ""
+
+    async def worked(
+        self, size_bytes: int, work: Callable[..., Found], *arguments: object
+    ) -> Found:
+        """What some work on so many bytes gives: in a thread, if they are many."""
+        if size_bytes <= CHECKED_AT_ONCE_BYTES:
+            return work(*arguments)
+        async with self._turns:
+            return await asyncio.to_thread(work, *arguments)
+
+
+class MessageReading:
+    """Reads the records of a broker's stream, which are of one partition."""
+
+    def __init__(
+        self,
+        stream: PublishStream,
+        appender: Appender,
+        partition: int,
+        publisher: LivePublisher,
+        turns: asyncio.Semaphore,
+    ) -> None:
+        self._stream, self._appender, self._partition = stream, appender, partition
+        self._publisher, self._checks = publisher, ValueChecks(appender, turns)
+
+    async def read(self, context: Context) -> None:
+        """Append one record after the other, until the stream ends."""
+        while (received := await context.read()) is not grpc.aio.EOF:
+            await self._stream.has_room()
+            self._publisher.seen_ns = now_ns = wall_ms() * MS_NS
+            if why := _oversize(received, self._appender):
+                self._stream.refuse(why, _time_in(received.data) or now_ns, None)
+            else:
+                await self._take(received, now_ns)
+            del received  # It may be large, and the next one may be long in coming.
+
+    async def _take(self, received: Received, now_ns: int) -> None:
+        try:
+            request, value = _request_of(received)
+        except ValueError as error:
+            tag = _time_in(received.data) or now_ns
+            self._stream.refuse(invalid(str(error)), tag, None)
+            return
+        tag = request.data.ts_ns or now_ns
+        if request.WhichOneof("message") == "data" and request.data.ctrl.is_close:
+            self._stream.mark(tag)
+            return
+        try:
+            record = _record_of(request, value, self._partition, tag)
+            if why := await self._checks.misfit_of_message(value):
+                raise invalid(why)
+        except CallRefused as refused:
+            sequence = request.data.sequence if request.data.HasField("sequence") else None
+            self._stream.refuse(refused, tag, sequence)
+        else:
+            await _append(self._stream, self._appender, record, tag)
+
+
 class RecordReading:
     """Reads the records of an agent's stream."""
 
@@ -134,11 +162,11 @@ class RecordReading:
         self,
         stream: PublishStream,
         appender: Appender,
-        topic: KnownTopic,
-        checks: asyncio.Semaphore,
+        partition_count: int,
+        turns: asyncio.Semaphore,
     ) -> None:
-        self._stream, self._appender, self._checks = stream, appender, checks
-        self._fields, self._count = topic.fields, topic.layout.partition_count
+        self._stream, self._appender, self._count = stream, appender, partition_count
+        self._checks = ValueChecks(appender, turns)
         self._tag = 0
 
     async def read(self, context: Context, received: Received | None) -> None:
@@ -164,30 +192,20 @@ class RecordReading:
             return
         self._tag += 1
         sequence = request.sequence if request.HasField("sequence") else None
-        why = _too_many(request.headers) or await self._misfit(value)
-        if why:
-            self._stream.refuse(invalid(f"record {self._tag}: {why}"), self._tag, sequence)
+        try:
+            why = _too_many(request.headers) or await self._checks.misfit_of_record(value)
+            if why:
+                raise invalid(f"record {self._tag}: {why}")
+        except CallRefused as refused:
+            self._stream.refuse(refused, self._tag, sequence)
             return
         key = request.key or None
         partition = None
         if key is not None:
-            partition = await self._worked(len(key), partition_of_key, key, self._count)
+            partition = await self._checks.worked(len(key), partition_of_key, key, self._count)
         headers = _headers(request.headers)
         record = PublishedRecord(value, key, partition, wall_ms(), headers, sequence)
         await _append(self._stream, self._appender, record, self._tag)
-
-    async def _misfit(self, value: bytes) -> str:
-        """Why a value is no record of the topic's type."""
-        return await self._worked(len(value), misfit_of_bytes, self._fields, value)
-
-    async def _worked(
-        self, size_bytes: int, work: Callable[..., Found], *arguments: object
-    ) -> Found:
-        """What some work on so many bytes gives: in a thread, if they are many."""
-        if size_bytes <= CHECKED_AT_ONCE_BYTES:
-            return work(*arguments)
-        async with self._checks:
-            return await asyncio.to_thread(work, *arguments)
 
 
 async def _append(
@@ -197,7 +215,7 @@ async def _append(
     if isinstance(sent, CallRefused):
         stream.refuse(sent, tag, record.sequence)
     else:
-        stream.add(sent, tag, record.sequence, len(record.value) + len(record.key or b""))
+        stream.add(sent, tag, record.sequence, record.size_bytes)
 
 
 def _too_many(headers: Sequence[pb.Header]) -> str:

@@ -21,6 +21,7 @@ from smq.app.agent.appending import (
     PublishedRecord,
     PublisherIdentity,
     PublishStream,
+    SentBefore,
     invalid,
 )
 from smq.app.agent.refusals import CallRefused
@@ -203,6 +204,69 @@ def test_a_stream_has_no_room_beyond_what_is_on_its_way(monkeypatch: pytest.Monk
             await waiting
 
     asyncio.run(talk())
+
+
+def test_a_stream_sleeps_while_a_record_before_others_that_are_done_is_not() -> None:
+    """One loop span for as long as one of two shards was stopped."""
+
+    async def talk() -> None:
+        stream, rung = PublishStream(1, lambda _: None), list[int]()
+        was_rung = stream._rung
+        stream._rung = lambda: (rung.append(1), was_rung())  # type: ignore[assignment,method-assign]
+        first, slow, last = Sent(), Sent(), Sent()
+        for tag, each in enumerate((first, slow, last)):
+            stream.add(each, tag, None, 1)  # type: ignore[arg-type]
+        for each in (first, last, slow):
+            each.resolve(delivered(1))
+            for _ in range(100):
+                await asyncio.sleep(0)
+        assert len(rung) == 3
+        assert len(stream._answers) == 3
+
+    asyncio.run(talk())
+
+
+def test_a_record_that_was_sent_before_is_answered_though_others_are_on_their_way() -> None:
+    async def talk() -> None:
+        stream, before = PublishStream(1, lambda _: None), SentBefore(delivered(7))
+        for each in (before, Sent(), before):
+            stream.add(each, 1, None, 1)  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert len(stream._answers) == 1
+        assert len(stream._sent) == 2
+
+    asyncio.run(talk())
+
+
+def test_many_records_that_are_done_at_once_leave_the_loop_to_others_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(appending, "DRAINED_AT_ONCE", 10)
+
+    async def talk() -> None:
+        stream, sent = PublishStream(1, lambda _: None), [Sent() for _ in range(45)]
+        for tag, each in enumerate(sent):
+            stream.add(each, tag, None, 1)  # type: ignore[arg-type]
+        for each in sent:
+            each.found = delivered(1)
+        stream.end()
+        stream._rung()
+        answered = [len(stream._answers)]
+        while answered[-1] < 45:
+            await asyncio.sleep(0)
+            answered.append(len(stream._answers))
+        assert answered == [10, 20, 30, 40, 45]
+        await stream.has_room()
+        assert not stream._sent
+
+    asyncio.run(talk())
+
+
+def test_a_record_of_nothing_but_headers_takes_room() -> None:
+    found = record(value=b"ab", key=b"c", headers=[("grün", b"1234"), ("k", None)])
+    assert found.size_bytes == 2 + 1 + 4 + 4 + 1
+    assert record(value=b"").size_bytes == 0
 
 
 def test_a_record_that_would_fail_its_neighbours_is_refused_before_it_is_sent() -> None:

@@ -5,24 +5,17 @@ import gc
 import threading
 import weakref
 from typing import Any
-from uuid import UUID
 
 import grpc
 import pytest
 
-from smq.agent.layouts import RingLayout
 from smq.agent.proto import mq_agent_pb2 as agent_pb, mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import RecordValue
-from smq.agent.topic_names import TopicName
 from smq.app.agent import appending, publish_reading
 from smq.app.agent.appending import PublishedRecord, PublishStream
 from smq.app.agent.methods import Received
 from smq.app.agent.publish_reading import CHECKED_AT_ONCE_BYTES, RecordReading
-from smq.app.agent.topics import KnownTopic
 from smq.model.partitioner import partition_of_key
-
-KNOWN = KnownTopic(TopicName("shop", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
-WIDE = KNOWN._replace(layouts=(RingLayout(1, 100),))
 
 
 def test_a_long_key_is_hashed_in_a_thread_and_goes_where_kafkas_does(
@@ -45,6 +38,9 @@ def test_a_long_key_is_hashed_in_a_thread_and_goes_where_kafkas_does(
             def check_size(self, size_bytes: int) -> None:
                 assert size_bytes > len(key)
 
+            def fields(self) -> tuple[()]:
+                return ()
+
             async def append(self, record: PublishedRecord) -> Any:
                 found.append(record)
                 return OnItsWay()
@@ -52,7 +48,7 @@ def test_a_long_key_is_hashed_in_a_thread_and_goes_where_kafkas_does(
         found: list[PublishedRecord] = []
         context, appender = Ends(), Keeps()
         stream = PublishStream(1, lambda _: None)
-        records = RecordReading(stream, appender, WIDE, asyncio.Semaphore(1))  # type: ignore[arg-type]
+        records = RecordReading(stream, appender, 100, asyncio.Semaphore(1))  # type: ignore[arg-type]
         request = agent_pb.PublishRecordRequest(key=key, value=RecordValue())
         received = Received(agent_pb.PublishRecordRequest, request.SerializeToString())
         await records.read(context, received)  # type: ignore[arg-type]
@@ -94,7 +90,7 @@ def test_a_message_is_let_go_while_the_next_one_is_waited_for() -> None:
             __slots__ = ("__weakref__",)
 
         nothing: Any = None
-        records = RecordReading(PublishStream(1, lambda _: None), nothing, KNOWN, nothing)
+        records = RecordReading(PublishStream(1, lambda _: None), nothing, 1, nothing)
         stream: Any = Stream()
         await records.read(stream, made())
 
@@ -120,7 +116,7 @@ def test_records_that_are_refused_are_read_no_faster_than_answered(
         context: Any = Stream()
         stuck = PublishStream(1, lambda _: None)
         stuck.add(OnItsWay(), 1, None, 1)  # type: ignore[arg-type]
-        records = RecordReading(stuck, nothing, KNOWN, nothing)
+        records = RecordReading(stuck, nothing, 1, nothing)
         reading = asyncio.create_task(records.read(context, await context.read()))
         for _ in range(100):
             await asyncio.sleep(0)
