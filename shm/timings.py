@@ -12,10 +12,10 @@ which all processes may read.
 Bucket b of a histogram counts requests of less than 2 ** b microseconds, the last one all others.
 Slot s of an API's errors counts error code s - 1, the last one all others. Behind the coordinator's
 errors are the agent's calls: of each RPC how many ended with each status, how long these took, and
-how many are open; then its unknown acknowledgements, and, of each of its ports, when its first
-certificate ends. Words are int64, little endian, independent of each other. A row of the ring is
-published by its number, which is 0 while the row is written: a reader copies, then checks the
-number again.
+how many are open; then its unknown acknowledgements, the batches that its readers passed over, and,
+of each of its ports, when its first certificate ends. Words are int64, little endian, independent
+of each other. A row of the ring is published by its number, which is 0 while the row is written: a
+reader copies, then checks the number again.
 """
 
 import mmap
@@ -28,7 +28,7 @@ import numpy as np
 from shm.kernels.base.words import TIME_BUCKETS
 from shm.segment import seal_against_writers
 
-MAGIC = 0x0005_54_51_4D_53  # "SMQT" and the version of this map, little endian.
+MAGIC = 0x0006_54_51_4D_53  # "SMQT" and the version of this map, little endian.
 HEADER_WORDS = 8
 BUCKETS = TIME_BUCKETS
 APIS = 128  # Kafka's keys end below 100.
@@ -47,7 +47,7 @@ RPCS = 64
 RPC_STATUSES = 17  # Of gRPC.
 _RPC_WORDS = RPC_STATUSES + 2
 RPC_PORTS = 2
-_RPCS_WORDS = RPCS * _RPC_WORDS + 1 + RPC_PORTS
+_RPCS_WORDS = RPCS * _RPC_WORDS + 2 + RPC_PORTS
 
 
 class SlowRequest(NamedTuple):
@@ -153,13 +153,14 @@ class RpcTimings:
     sums    int64 [RPCS], ns: how long these took
     begun   int64 [RPCS]: how many are open
     unknown_acks  int64 [1]: acknowledgements of records that their instance does not have
+    passed_batches  int64 [1]: how often a reader passed over a batch that it cannot read
     ends    int64 [RPC_PORTS], ms, wall time: when the first certificate of a port ends; 0: it has
             none
     """
 
     def __init__(self, words: np.ndarray) -> None:
-        table, rest = words[: RPCS * _RPC_WORDS].reshape(RPCS, _RPC_WORDS), words[-1 - RPC_PORTS :]
-        self.unknown_acks, self.ends = rest[:1], rest[1:]
+        table, rest = words[: RPCS * _RPC_WORDS].reshape(RPCS, _RPC_WORDS), words[-2 - RPC_PORTS :]
+        self.unknown_acks, self.passed_batches, self.ends = rest[:1], rest[1:2], rest[2:]
         self.totals = table[:, :RPC_STATUSES]
         self.sums, self.begun = table[:, RPC_STATUSES], table[:, RPC_STATUSES + 1]
 
@@ -179,6 +180,10 @@ class RpcTimings:
     def count_unknown_ack(self) -> None:
         """Somebody has acknowledged what he does not have."""
         self.unknown_acks += 1
+
+    def count_passed_batch(self) -> None:
+        """A reader has passed over a batch."""
+        self.passed_batches += 1
 
     def end(self, rpc: int, status: int, took_ns: int) -> None:
         """A call has ended."""

@@ -94,7 +94,7 @@ def misfit_of_message(fields: Sequence[RecordField], data: bytes) -> str:
     """The same of the value of a message. Bytes that are no RecordValue count as their subscribers
     get them: as the field `_value`, which a type may have."""
     is_raw = any(each.name == RAW_FIELD for each in fields) and not is_record_value(data)
-    return misfit_of_bytes(fields, raw_value(data) if is_raw else data)
+    return misfit_of_bytes(fields, b"".join(raw_value(data)) if is_raw else data)
 
 
 def _check_count(record_type: RecordType) -> None:

@@ -48,9 +48,12 @@ def test_another_process_reads_the_agents_calls() -> None:
     assert Timings.attach(ours.fd).errors().sum() == 0
     mine.ends[:] = 5, 6
     mine.count_unknown_ack()
+    for _ in range(3):
+        mine.count_passed_batch()
     mine.restart()
     assert theirs.begun.sum() == 0
     assert (theirs.ends.tolist(), theirs.unknown_acks.tolist()) == ([5, 6], [1])
+    assert theirs.passed_batches.tolist() == [3]
     assert RpcTimings.private().totals.shape == theirs.totals.shape
     os.close(ours.fd)
 

@@ -61,12 +61,14 @@ class FeedName(NamedTuple):
 
 
 class FeedBlock(NamedTuple):
-    """All records from `begin` on and below `end`."""
+    """All records from `begin` on and below `end`, but for those that were `passed` over: sentences
+    say which."""
 
     begin: int
     end: int
     records: Sequence[ReadRecord]
     size_bytes: int
+    passed: Sequence[str] = ()
 
     def some(self, offset: int) -> tuple[Sequence[ReadRecord], int]:
         """A few records from an offset on, and the offset behind them."""
@@ -233,7 +235,8 @@ class PartitionFeed:
                 await asyncio.sleep(0)
         end = max(offset, reader.position)
         lane.position = max(lane.position, end)
-        return FeedBlock(offset, end, records, size_bytes)
+        passed = [each.sentence for each in reader.take_passed()]
+        return FeedBlock(offset, end, records, size_bytes, passed)
 
     async def close(self) -> None:
         """Read no more."""
@@ -258,12 +261,14 @@ class FeedCursor:
     ) -> None:
         self._feeds, self._feed, self._keep = feeds, feed, keep
         self._ahead: deque[ReadRecord] = deque()
+        self._passed: list[str] = []
         self._read_to = self.position = offset
         self._is_open = True
 
     def seek(self, offset: int) -> None:
         """Continue at another offset."""
         self._ahead.clear()
+        self._passed.clear()
         self._read_to = self.position = offset
 
     def peek(self) -> ReadRecord | None:
@@ -289,10 +294,16 @@ class FeedCursor:
         some, read_to = block.some(self._read_to)
         kept = await self._kept(some)
         self._read_to = read_to
+        self._passed += block.passed
         self._ahead.extend(kept)
         if not self._ahead:
             self.position = self._read_to
         return bool(self._ahead)
+
+    def take_passed(self) -> list[str]:
+        """Sentences about the batches that were passed over since the last call."""
+        passed, self._passed = self._passed, []
+        return passed
 
     async def _kept(self, some: Sequence[ReadRecord]) -> Sequence[ReadRecord]:
         if self._keep is None:

@@ -2,7 +2,8 @@
 
 Messages of a FetchMessage have no offsets for SeaweedMQ's clients, who count from the start. So an
 answer ends before the first gap (of a marker, of an aborted record, of one that compaction took),
-and a start within one has no messages, and `next_offset` behind it.
+and a start within one has no messages, and `next_offset` behind it. So does an answer that begins
+at a batch that cannot be read: it has an error, and goes on behind it.
 """
 
 import asyncio
@@ -15,9 +16,10 @@ from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.read_records import WrittenAnswer, field_of
 from smq.app.agent.apart import COPIED_AT_ONCE_BYTES, done_by_size
 from smq.app.agent.broker import BrokerSide
+from smq.app.agent.consumed import time_ns
 from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.methods import Context, Handler
-from smq.app.agent.readers import PartitionReaders, Reader, time_ns
+from smq.app.agent.readers import PartitionReaders, Reader
 from smq.app.agent.refusals import Code
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.agent.translation import range_of, topic_name
@@ -109,6 +111,7 @@ class FetchCalls:
         except BaseException:
             self._readers.drop(reader)
             raise
+        passed = reader.take_passed()
         self._readers.give_back(topic, partition, reader)
         call.give_up_after(SENT_S_MAX + found.size_bytes / SENT_BYTES_S_MIN)
         rest = pb.FetchMessageResponse(
@@ -117,6 +120,8 @@ class FetchCalls:
             end_of_partition=next_offset >= ends.latest,
             next_offset=next_offset,
         )
+        if passed and not found.count:  # Else the next call begins there, and is told.
+            rest.error, rest.error_code = passed[0].sentence, passed[0].code
         answer = WrittenAnswer(rest.SerializeToString(), *found.hand_out())
         await done_by_size(answer.join, answer.ByteSize(), COPIED_AT_ONCE_BYTES)
         return answer
@@ -261,7 +266,8 @@ async def _read(reader: Reader, wanted: _WantedMessages, found: _WrittenMessages
         if record is None:
             is_enough = found.size_bytes >= wanted.bytes_min
             left_ms = 0 if is_enough else wanted.deadline_ms - monotonic_ms()
-            if not await reader.wait(max(0, left_ms) / 1000) and left_ms <= 0:
+            has_come = await reader.wait(max(0, left_ms) / 1000)
+            if not has_come and (left_ms <= 0 or reader.has_passed):
                 return found.end if found.count else max(found.end, reader.position)
         elif record.offset != found.end:
             return found.end if found.count else record.offset

@@ -237,10 +237,13 @@ class RecordStream:
             answer = partial(record_answer, record, partition, deliveries)
             await self._write(await done_by_size(answer, record.size_bytes, AT_ONCE_BYTES_MAX))
 
+        async def say(sentence: str) -> None:
+            await self._write(pb.SubscribeRecordResponse(error=sentence, partition=partition))
+
         try:
             if note:
-                await self._write(pb.SubscribeRecordResponse(error=note, partition=partition))
-            await subscription.run(write)
+                await say(note)
+            await subscription.run(write, say)
         except REFUSALS as error:
             self._ending = refused_by(error)
             self.end()

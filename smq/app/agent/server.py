@@ -18,6 +18,7 @@ from smq.app.agent.feeds import PartitionFeeds
 from smq.app.agent.fetch_calls import FetchCalls
 from smq.app.agent.gate import OpenGate
 from smq.app.agent.health_calls import HealthCalls
+from smq.app.agent.large_batches import LargeBatches
 from smq.app.agent.live import Live, LivePublisher, LiveSubscriber
 from smq.app.agent.members import AskHolder, GroupMembers
 from smq.app.agent.methods import Handler, service_of
@@ -250,11 +251,18 @@ def _parts(
         (publishers, subscribers),
     )
     publishing = PublishCalls(topics, broker, calls, publishers)
-    readers, commits = PartitionReaders(broker), GroupCommits(broker, members, topics.is_there)
+    timings = inheritance.timings.rpcs()
+    large = LargeBatches(
+        broker,
+        lambda topic: int(topics.setting_now(topic, "max.message.bytes")),
+        say_error,
+        timings.count_passed_batch,
+    )
+    readers = PartitionReaders(broker, large)
+    commits = GroupCommits(broker, members, topics.is_there)
     fetching = FetchCalls(topics, broker, readers, subscribers, store)
     feeds = PartitionFeeds(readers)
     around = SubscriberSurroundings(topics, broker, feeds, commits, subscribers)
-    timings = inheritance.timings.rpcs()
     subscriptions = Subscriptions(around, timings.count_unknown_ack)
     messages, sharings = SubscribeCalls(subscriptions), Sharings(members.take_past)
     records = RecordCalls(subscriptions, sharings)

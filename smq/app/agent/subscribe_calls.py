@@ -121,7 +121,7 @@ class SubscribeCalls:
         reading = asyncio.create_task(self._read(answers, subscription))
         reading.add_done_callback(lambda _: subscription.end())
         try:
-            await subscription.run(answers.deliver)
+            await subscription.run(answers.deliver, answers.say)
         except NoSuchTopic:
             await answers.end(is_end_of_topic=True)
         except REFUSALS as error:

@@ -40,6 +40,8 @@ GONE = "seek: this stream delivers the partition no more"
 
 Write = Callable[[ReadRecord, int], Awaitable[object]]
 """Writes a record to the stream, with how often it has been delivered."""
+Say = Callable[[str], Awaitable[object]]
+"""Writes a sentence to the stream, which goes on."""
 
 
 class SoughtPlace(NamedTuple):
@@ -120,21 +122,23 @@ class PartitionSubscription:
         self._committed = offset
         self.subscriber.position = offset
 
-    async def run(self, write: Write) -> None:
+    async def run(self, write: Write, say: Say) -> None:
         """Deliver. Raises NoSuchTopic if it is gone, CallRefused if its group is Kafka's."""
         try:
-            await self._run(write)
+            await self._run(write, say)
         finally:
             self._has_ended = True
             self._give_up_seek()
 
-    async def _run(self, write: Write) -> None:
+    async def _run(self, write: Write, say: Say) -> None:
         while not self._has_ended:
             self._news.clear()  # First: what comes while we look is not waited for.
             self.commits.check(self.terms.named_group)
             if not self.commits.is_there(self.topic):  # Nobody may read who would notice.
                 raise NoSuchTopic(self.topic.kafka_name)
             await self._carry_out_seek()
+            for sentence in self.reader.take_passed():
+                await say(sentence)
             self.window.expire(monotonic_ms())
             await self._bury()
             again = self.window.take_again(monotonic_ms())

@@ -104,6 +104,11 @@ class KnownTopics:
         """A config of a topic, or what holds without it."""
         return own_or_default(name, topic.configs, self._config)
 
+    def setting_now(self, topic: KnownTopic, name: str) -> str:
+        """The same, as it is now; as it was for one that is gone."""
+        configs = self.configs_of(topic)
+        return self.setting(topic if configs is None else topic._replace(configs=configs), name)
+
     def _now(self) -> Catalog:
         if self._block.has_moved(self._version):
             self._version, published = self._block.read()

@@ -62,6 +62,8 @@ async def _write(context: Context, reader: Reader, end: int) -> None:
     while (before := reader.position) < end:
         has_come = await reader.wait(WAIT_S) or reader.position > before
         waits = 0 if has_come else waits + 1
+        for passed in reader.take_passed():
+            await context.write(pb.GetUnflushedMessagesResponse(error=passed.sentence))
         if waits == WAITS_MAX:
             sentence = f"the broker gives no records from offset {before} on; ask again"
             raise CallRefused(grpc.StatusCode.UNAVAILABLE, sentence)

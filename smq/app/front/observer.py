@@ -91,6 +91,7 @@ class Observer:
         self._read_store()
         rows = self._rows()
         partitions = list(self._partitions(rows, block))
+        unknown_acks, passed_batches = self._agent_counts()
         return Facts(
             version=self._version,
             is_ready=status.ready,
@@ -105,13 +106,21 @@ class Observer:
             times=[*self._times()],
             errors=[*self._errors()],
             rpcs=[] if self._timings is None else [*rpcs_of(self._timings.rpcs())],
-            unknown_acks=0 if self._timings is None else int(self._timings.rpcs().unknown_acks[0]),
+            unknown_acks=unknown_acks,
+            passed_batches=passed_batches,
             http_failed_logins=self._failed_logins(),
             slow_requests=sum(each.slow_count for each in self._nodes_timings()),
             tables=self._lake_tables(),
             disk_free_bytes=shutil.disk_usage(self._data_dir).free,
             missing=tuple(self._missing),
         )
+
+    def _agent_counts(self) -> tuple[int, int]:
+        """Its unknown acknowledgements, and the batches that its readers passed over."""
+        if self._timings is None:
+            return 0, 0
+        found = self._timings.rpcs()
+        return int(found.unknown_acks[0]), int(found.passed_batches[0])
 
     def counters(self) -> dict[str, int]:
         """The sums of all logs' counters since the broker's start."""

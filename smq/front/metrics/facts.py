@@ -152,6 +152,7 @@ class Facts:
     times: Sequence[ApiTimes] = ()
     slow_requests: int = 0
     unknown_acks: int = 0
+    passed_batches: int = 0
     http_failed_logins: int = 0
     errors: Sequence[ApiErrors] = ()
     rpcs: Sequence[RpcFacts] = ()

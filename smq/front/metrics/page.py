@@ -155,6 +155,8 @@ class _Few(Collector):
         yield from (calls, seconds, begun)
         words = "Acknowledgements of records that their subscriber does not have (any more)."
         yield CounterMetricFamily("smq_grpc_unknown_acks", words, self._facts.unknown_acks)
+        words = "How often a reader passed over a batch that it could not read, and said so."
+        yield CounterMetricFamily("smq_grpc_passed_batches", words, self._facts.passed_batches)
 
     def _tables(self) -> Iterator[Metric]:
         columns: list[tuple[str, str, Callable[[TableFacts], float]]] = [

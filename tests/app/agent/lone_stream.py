@@ -24,7 +24,7 @@ class Part:
     def __init__(self) -> None:
         self._over = asyncio.Event()
 
-    async def run(self, _: object) -> None:
+    async def run(self, *_: object) -> None:
         await self._over.wait()
 
     def end(self) -> None:

@@ -212,7 +212,12 @@ def test_a_stream_sleeps_while_a_record_before_others_that_are_done_is_not() -> 
     async def talk() -> None:
         stream, rung = PublishStream(1, lambda _: None), list[int]()
         was_rung = stream._rung
-        stream._rung = lambda: (rung.append(1), was_rung())  # type: ignore[assignment,method-assign]
+
+        def ring() -> None:
+            rung.append(1)
+            was_rung()
+
+        stream._rung = ring  # type: ignore[method-assign]
         first, slow, last = Sent(), Sent(), Sent()
         for tag, each in enumerate((first, slow, last)):
             stream.add(each, tag, None, 1)  # type: ignore[arg-type]

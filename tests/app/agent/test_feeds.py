@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+import grpc
 import pytest
 
 from smq.agent.layouts import RingLayout
@@ -25,6 +26,7 @@ from smq.app.agent.feeds import (
     KeptBlocks,
     PartitionFeeds,
 )
+from smq.app.agent.refusals import CallRefused
 from smq.app.agent.topics import KnownTopic
 from smq.model.errors import BrokerError, ErrorCode
 
@@ -45,6 +47,8 @@ class Log:
         self.grown = asyncio.Event()
         self.readers = self.closed = self.reads = 0
         self.failing: BrokerError | None = None
+        self.passed: list[CallRefused] = []
+        self.unreadable: dict[int, int] = {}  # From where to where.
 
     def append(self) -> None:
         self.rows.append(row(len(self.rows)))
@@ -77,6 +81,11 @@ class LogReader:
         if self._log.failing is not None:
             raise self._log.failing
         self._log.reads += 1
+        if not self._ahead and self.position in self._log.unreadable:
+            why = CallRefused(grpc.StatusCode.DATA_LOSS, f"not {self.position}")
+            self._log.passed.append(why)
+            self.position = self._log.unreadable[self.position]
+            return False
         if not self._ahead and self.position >= len(self._log.rows):
             try:
                 async with asyncio.timeout(timeout_s):
@@ -86,6 +95,10 @@ class LogReader:
         if not self._ahead:
             self._ahead.extend(self._log.rows[self.position :][: self._log.batch])
         return True
+
+    def take_passed(self) -> list[CallRefused]:
+        passed, self._log.passed = self._log.passed, []
+        return passed
 
     async def close(self) -> None:
         self._log.closed += 1
@@ -219,6 +232,29 @@ def test_a_subscriber_asks_again_for_a_read_that_another_one_gives_up() -> None:
         assert await holding == [100]
         assert await staying == [101]
         for each in (at_end, gone, next_one):
+            each.close()
+
+    asyncio.run(talk())
+
+
+def test_all_subscribers_hear_what_is_passed_over_and_get_what_is_behind() -> None:
+    async def talk() -> None:
+        log = Log(100, batch=10)
+        log.unreadable[20] = 30
+        shared = feeds_of(log)
+        cursors = [shared.cursor(TOPIC, 0, 0) for _ in range(3)]
+        found = await asyncio.gather(*(some(each, 90) for each in cursors))
+        assert found == [[*range(20), *range(30, 100)]] * 3
+        assert [each.take_passed() for each in cursors] == [["not 20"]] * 3
+        assert [each.take_passed() for each in cursors] == [[]] * 3
+        for each in cursors:
+            each.seek(20)
+        assert not await cursors[0].wait(5)
+        assert cursors[0].position == 30
+        assert not await cursors[1].wait(5)
+        cursors[1].seek(40)
+        assert [each.take_passed() for each in cursors] == [["not 20"], [], []]
+        for each in cursors:
             each.close()
 
     asyncio.run(talk())

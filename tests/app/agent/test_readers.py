@@ -14,15 +14,11 @@ from smq.agent.topic_names import TopicName
 from smq.app.agent import readers as readers_room
 from smq.app.agent.apart import COPIED_AT_ONCE_BYTES
 from smq.app.agent.broker import BrokerSide
-from smq.app.agent.readers import (
-    HEADERS_AT_ONCE,
-    IDLE_MAX,
-    PIECE_BYTES,
-    PartitionReaders,
-    Reader,
-    copied,
-)
+from smq.app.agent.consumed import PIECE_BYTES, copied
+from smq.app.agent.large_batches import LargeBatches
+from smq.app.agent.readers import HEADERS_AT_ONCE, IDLE_MAX, PartitionReaders, Reader
 from smq.app.agent.topics import KnownTopic
+from smq.client.consuming.batch.chunk import Record
 from smq.testing.smq_broker import SmqBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -50,6 +46,10 @@ def filled(broker: SmqBroker, count: int) -> KnownTopic:
     return KnownTopic(TopicName("kafka", "t"), topic_id, {}, (RingLayout(1, 1),))
 
 
+def readers_of(side: BrokerSide) -> PartitionReaders:
+    return PartitionReaders(side, LargeBatches(side, lambda _: 0, print, lambda: None))
+
+
 async def some(reader: Reader, count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count and await reader.wait(5):
@@ -64,7 +64,7 @@ def test_a_reader_goes_on_and_goes_elsewhere(broker: SmqBroker) -> None:
 
     async def talk() -> None:
         side = BrokerSide(broker.data_dir)
-        readers = PartitionReaders(side)
+        readers = readers_of(side)
         reader = await readers.at(topic, 0, 0)
         assert await some(reader, 10) == [*range(10)]
         assert reader.position == 10
@@ -88,7 +88,7 @@ def test_a_reader_writes_messages_of_what_it_has_read(broker: SmqBroker) -> None
 
     async def talk() -> None:
         side = BrokerSide(broker.data_dir)
-        reader = await PartitionReaders(side).at(topic, 0, 10)
+        reader = await readers_of(side).at(topic, 0, 10)
         found = FetchMessageResponse()
         for count_max, bytes_max in ((5, 10_000), (1000, 60), (1000, 10_000)):
             while reader.peek() is None:
@@ -128,7 +128,7 @@ def test_headers_are_written_where_they_are_and_only_for_who_has_them(broker: Sm
 
     async def talk() -> list[list[tuple[str, bytes | None]]]:
         side, found = BrokerSide(broker.data_dir), list[list[tuple[str, bytes | None]]]()
-        reader = await PartitionReaders(side).at(topic, 0, 0)
+        reader = await readers_of(side).at(topic, 0, 0)
         while len(found) < 4:
             await reader.wait(5)
             while (shown := reader.peek()) is not None:
@@ -140,6 +140,7 @@ def test_headers_are_written_where_they_are_and_only_for_who_has_them(broker: Sm
                         for each in DataMessage.FromString(record.headers).headers
                     ]
                 )
+                assert isinstance(shown, Record)
                 assert "headers" not in shown.chunk.__dict__  # They have sixteen times its memory.
         await reader.close()
         side.close()
@@ -154,11 +155,14 @@ def test_a_reader_that_is_given_back_last_replaces_the_oldest(broker: SmqBroker)
     class Closable:
         closed = 0
 
+        def rest(self) -> None:
+            pass
+
         async def close(self) -> None:
             Closable.closed += 1
 
     async def talk() -> None:
-        readers = PartitionReaders(BrokerSide(broker.data_dir))
+        readers = readers_of(BrokerSide(broker.data_dir))
         for number in range(IDLE_MAX + 3):
             other = topic._replace(id=UUID(int=number))
             readers.give_back(other, 0, Closable())  # type: ignore[arg-type]

@@ -51,6 +51,7 @@ class Log:
         self._ahead = deque(map(row, offsets))
         self.position = 0
         self.closed = False
+        self.passed: list[str] = []
         self._more = asyncio.Event()
 
     def append(self, offset: int) -> None:
@@ -71,6 +72,10 @@ class Log:
             self._more.clear()
             await self._more.wait()
         return bool(self._ahead)
+
+    def take_passed(self) -> list[str]:
+        passed, self.passed = self.passed, []
+        return passed
 
     def seek(self, offset: int) -> None:
         self.position = offset
@@ -108,6 +113,7 @@ class Running:
     def __init__(self, log: Log, *, tracks: bool = True, window: int = 8) -> None:
         self.commits, self.log = Noted(), log
         self.written: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self.said: list[str] = []
         limits = WindowLimits(window, ack_timeout_ms=10**6)
         means: Any = {"broker": None, "commits": self.commits, "reader": log}
         self.subscription = PartitionSubscription(
@@ -130,6 +136,9 @@ class Running:
         said = partial(self.written.put, SAID)
         await self.subscription.seek(SoughtPlace(offset, resets, said))
 
+    async def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
     async def read(self, count: int) -> list[tuple[int, int]]:
         async with asyncio.timeout(10):
             return [await self.written.get() for _ in range(count)]
@@ -138,7 +147,7 @@ class Running:
 @asynccontextmanager
 async def running(log: Log, **options: Any) -> AsyncIterator[Running]:
     found = Running(log, **options)
-    task = asyncio.create_task(found.subscription.run(found.write))
+    task = asyncio.create_task(found.subscription.run(found.write, found.say))
     yield found
     found.subscription.end()
     async with asyncio.timeout(10):
@@ -159,6 +168,21 @@ def test_a_gap_is_committed_with_what_is_before_it() -> None:
     asyncio.run(talk())
 
 
+def test_a_stream_says_which_batches_are_passed_over_and_goes_on() -> None:
+    async def talk() -> None:
+        log = Log(0)
+        async with running(log) as found:
+            await found.read(1)
+            log.passed.append("1 to 4 cannot be read")
+            log.append(5)
+            assert await found.read(1) == [(5, 1)]
+            assert found.said == ["1 to 4 cannot be read"]
+            found.subscription.acknowledge(0)
+            assert found.commits.offsets == [5]
+
+    asyncio.run(talk())
+
+
 def test_a_full_window_holds_the_reader_back_until_an_ack() -> None:
     async def talk() -> None:
         async with running(Log(0, 1, 2), window=2) as found:
@@ -173,7 +197,7 @@ def test_a_full_window_holds_the_reader_back_until_an_ack() -> None:
 def test_acknowledgements_on_their_way_are_waited_for_and_others_not_for_long() -> None:
     async def talk() -> None:
         found = Running(Log(0, 1))
-        task = asyncio.create_task(found.subscription.run(found.write))
+        task = asyncio.create_task(found.subscription.run(found.write, found.say))
         await found.read(2)
         found.subscription.end()
         await task
@@ -186,7 +210,7 @@ def test_acknowledgements_on_their_way_are_waited_for_and_others_not_for_long() 
         assert found.commits.offsets == [1, 2]
 
         other = Running(Log(0))
-        task = asyncio.create_task(other.subscription.run(other.write))
+        task = asyncio.create_task(other.subscription.run(other.write, other.say))
         await other.read(1)
         other.subscription.end()
         await task
@@ -249,7 +273,7 @@ def test_a_seek_of_a_partition_that_is_released_is_refused() -> None:
 def test_a_subscriber_learns_of_a_deletion_when_its_window_is_full() -> None:
     async def talk() -> None:
         found = Running(Log(0, 1), window=1)
-        task = asyncio.create_task(found.subscription.run(found.write))
+        task = asyncio.create_task(found.subscription.run(found.write, found.say))
         await found.read(1)
         found.commits.has_topic = False
         async with asyncio.timeout(60):

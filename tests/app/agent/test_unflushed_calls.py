@@ -100,6 +100,9 @@ class SlowReader:
     def peek(self) -> None:
         return None
 
+    def take_passed(self) -> list[CallRefused]:
+        return []
+
 
 def test_a_broker_that_is_slow_is_waited_for_and_one_that_gives_nothing_is_no_end() -> None:
     """An engine that reads segments and this counted too few records."""

@@ -74,6 +74,10 @@ class Batch:
         one."""
         return chain.from_iterable(map(Chunk.runs, self._lent()))
 
+    def chunks(self) -> Sequence[Chunk]:
+        """The same as they lie in memory, lent: for who makes no object of each record."""
+        return self._lent()
+
     def to_arrow(self, columns: Sequence[str] | None = None) -> "pa.Table":
         """Columns topic, partition, offset, timestamp, key, value and headers, or those of them
         that are named: headers cost most.
