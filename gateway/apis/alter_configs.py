@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from gateway.apis.configs.entries import invalid
 from gateway.apis.configs.kind import Configs, ResourceKind
 from gateway.apis.configs.kinds import KINDS, Resource, check_rights
+from gateway.apis.configs.parts import parts_of
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import Operation as AclOperation
@@ -50,10 +51,8 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-PART_RESOURCES = 10  # Per part of an answer: each change rewrites the topic's line in the catalog.
 AnyResource: TypeAlias = AlterConfigsResource | IncrementalResource
 NewConfigs: TypeAlias = Callable[[ResourceKind, CoordinatorContext], Configs]
-R = TypeVar("R")
 
 
 def handle(
@@ -61,7 +60,7 @@ def handle(
 ) -> Iterator[AlterConfigsResponse]:
     """Replace the configs of each resource or refuse; answers in parts."""
     change = _Change(request.resources, context, validate_only=request.validate_only)
-    for resources in _parts(request.resources):
+    for resources in parts_of(request.resources, _characters):
         responses = [
             AlterConfigsResourceResponse(**change.carry_out(each, partial(_replaced, each)))
             for each in resources
@@ -74,7 +73,7 @@ def handle_incremental(
 ) -> Iterator[IncrementalAlterConfigsResponse]:
     """Change some configs of each resource or refuse; answers in parts."""
     change = _Change(request.resources, context, validate_only=request.validate_only)
-    for resources in _parts(request.resources):
+    for resources in parts_of(request.resources, _characters):
         responses = []
         for each in resources:
             new = partial(_changed, each)
@@ -83,9 +82,8 @@ def handle_incremental(
         yield IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _parts(resources: Sequence[R]) -> Iterator[Sequence[R]]:
-    for first in range(0, max(1, len(resources)), PART_RESOURCES):
-        yield resources[first : first + PART_RESOURCES]
+def _characters(resource: AnyResource) -> int:
+    return sum(len(each.value or "") for each in resource.configs)
 
 
 class _Change:
@@ -174,7 +172,7 @@ def _changed_list(change: IncrementalConfig, listed: str | None) -> str:
             ErrorCode.INVALID_CONFIG,
             f"Can't {verb} key {change.name} because its type is not LIST.",
         )
-    given, now = _elements(change.value or ""), _elements(listed)
+    given, now = dict.fromkeys(_elements(change.value or "")), _elements(listed)
     if appends:
         longer = ",".join(dict.fromkeys([*now, *given]))
         if len(longer.encode()) > STRING_BYTES_MAX:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gateway.apis.configs.entries import Layers
+from gateway.apis.configs.parts import parts_of
 from gateway.apis.configs.topics import topic_entries
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.mutations import Charge
@@ -37,8 +38,6 @@ from smq.wire.generated.create_topics import (
 REPLICATION_FACTOR = 1
 STRICT_FROM = 6
 PART_NAMES = 200  # Per step: a right takes some ten microseconds, with ten thousand rules.
-PART_TOPICS = 10  # Per part: creating one, with all its configs, takes a fraction of a ms.
-PART_CHARACTERS = 16 * 1024  # Of its configs: a list of this length takes a millisecond.
 
 
 def handle(
@@ -63,7 +62,7 @@ def handle(
     refused = [(name, twice) for name, count in counts.items() if count > 1]
     refused += [(name, refusal(ResourceType.TOPIC)) for name in denied]
     charge = context.charge(STRICT_FROM)
-    for part in _parts(once):
+    for part in parts_of(once, _characters):
         made = [_create(each, request, context, charge) for each in part]
         yield CreateTopicsResponse(topics=made, throttle_time_ms=charge.throttle_ms)
     yield from _refused_in_parts(refused, charge.throttle_ms)
@@ -87,18 +86,8 @@ def _denied(topics: list[CreatableTopic], rights: Rights) -> Iterator[list[str]]
         yield [name for name in names if not rights.asks_topic(Operation.CREATE, name)]
 
 
-def _parts(topics: list[CreatableTopic]) -> list[list[CreatableTopic]]:
-    """What is created in a step each: one part at least."""
-    parts: list[list[CreatableTopic]] = [[]]
-    characters = 0
-    for topic in topics:
-        own = sum(len(each.value or "") for each in topic.configs)
-        characters += own
-        if len(parts[-1]) == PART_TOPICS or (parts[-1] and characters > PART_CHARACTERS):
-            parts.append([])
-            characters = own
-        parts[-1].append(topic)
-    return parts
+def _characters(topic: CreatableTopic) -> int:
+    return sum(len(each.value or "") for each in topic.configs)
 
 
 def _partition_count(wanted: CreatableTopic, context: CoordinatorContext) -> int:

@@ -164,7 +164,8 @@ class Settings:
         else:
             resources.pop(resource, None)
         self._count(kind, grown)
-        self._use()
+        if kind == BROKER:
+            self._use()
 
     def _check_room(self, kind: str, grown: int) -> None:
         """Refuse more than other processes can be told: they could not start again."""
@@ -187,7 +188,7 @@ class Settings:
 
     def _use(self) -> None:
         stored = self._configs.get(BROKER, {})
-        self.changed, self._problems = usable(self.started, stored, stored)
+        self.changed, self._problems = usable(self.started, stored)
         self.config = in_force(self.started, self.changed, ALL_NODES)
         self._of_nodes.clear()
 

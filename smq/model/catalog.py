@@ -11,6 +11,7 @@ and leads its partitions (`Topic.leader`).
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
@@ -80,6 +81,13 @@ class Topic:
     def is_internal(self) -> bool:
         """Whether it is an internal topic: listed, always empty, never written."""
         return self.partition_numbers[0] < 0
+
+    def index_of(self, number: int) -> int:
+        """The index of a partition by its number. Raises ValueError if it has none such."""
+        index = bisect_left(self.partition_numbers, number)  # They grow, but for internal topics.
+        if self.partition_numbers[index : index + 1] == (number,):
+            return index
+        return self.partition_numbers.index(number)
 
     def node(self, index: int, nodes: Sequence[AnyNode]) -> AnyNode:
         """The node (or id) that leads a partition; `nodes` are all of them, in order."""

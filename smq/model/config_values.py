@@ -51,13 +51,14 @@ def written(value: Value) -> str:
     return _double_written(value) if isinstance(value, float) else str(value)
 
 
-# What Java's String.trim removes, and what \s matches.
+# What Java's String.trim removes, and what \s matches. No pattern here may read a character more
+# than a few times: a value has up to 32 KiB.
 _JAVA_SPACES = "".join(map(chr, range(33)))
-_COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
+_SPACES = " \t\n\v\f\r"
 _INTEGER = re.compile(r"[+-]?\d{1,400}")
 _BMP_MAX = "\uffff"  # Java reads digits beyond it as two characters.
 _DECIMAL = re.compile(
-    r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?"
+    r"([+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?"
 )
 _HEX = re.compile(
     r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
@@ -107,7 +108,7 @@ def _double_written(value: float) -> str:
 
 
 def _list(text: str) -> str:
-    return ",".join(_COMMA.split(text))
+    return ",".join(each.strip(_SPACES) for each in text.split(","))
 
 
 _PARSERS: Mapping[ConfigType, Callable[[str], Value]] = {

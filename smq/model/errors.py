@@ -113,10 +113,18 @@ class PeerError(Exception):
     """The peer broke the protocol. Close its connection without an answer."""
 
 
+MESSAGE_MAX = 4096  # Characters: a string of the protocol has at most 32,767 bytes.
+
+
 class BrokerError(Exception):
-    """A request that is answered with a Kafka error code."""
+    """A request that is answered with a Kafka error code.
+
+    A message repeats what a client sent: it is cut where no answer has room for it.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_MAX:
+            message = f"{message[:MESSAGE_MAX]}…"
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -9,10 +9,11 @@ and publishes all in the catalog; every process derives its `Config` with `in_fo
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from smq.model.config import SETTINGS, Config
-from smq.model.config_rules import Problem, broken_relations, misfits
+from smq.model.config_rules import broken_relations, misfits
 from smq.model.setting import Setting, Update, value_of
 
 ALL_NODES = ""
@@ -67,18 +68,15 @@ def _problem_of_one(node: str, name: str, text: str) -> str:
 
 def conflict_of(started: Config, changed: Changed, nodes: Iterable[str]) -> str:
     """The first conflict between settings, of all nodes or of one of these; or ""."""
-    for node in (ALL_NODES, *nodes):
-        for problem in _conflicts(in_force(started, changed, node)):
-            return problem.sentence
-    return ""
+    of_each = (_conflict_of_one(in_force(started, changed, node)) for node in (ALL_NODES, *nodes))
+    return next(filter(None, of_each), "")
 
 
-def _conflicts(config: Config) -> Iterator[Problem]:
-    yield from broken_relations(config)
-    yield from misfits(config)
+def _conflict_of_one(config: Config) -> str:
+    return next((each.sentence for each in chain(broken_relations(config), misfits(config))), "")
 
 
-def usable(started: Config, stored: Changed, nodes: Iterable[str]) -> tuple[Changed, list[str]]:
+def usable(started: Config, stored: Changed) -> tuple[Changed, list[str]]:
     """The stored changes that can be in force, and a sentence for each that cannot.
 
     A start's configuration may conflict with earlier changes, and another version may have other
@@ -86,16 +84,20 @@ def usable(started: Config, stored: Changed, nodes: Iterable[str]) -> tuple[Chan
     """
     problems: list[str] = []
     changed: dict[str, dict[str, str]] = {}
-    for node, configs in sorted(stored.items()):
+    for node, configs in sorted(stored.items()):  # Those of all nodes come first.
         for name, text in sorted(configs.items()):
-            candidate = {**changed, node: {**changed.get(node, {}), name: text}}
-            problem = _problem_of_one(node, name, text) or conflict_of(started, candidate, nodes)
+            layer = {**changed.get(node, {}), name: text}
+            # What is set for a node is no matter of the others: nodes are many.
+            candidate = {ALL_NODES: changed.get(ALL_NODES, {}), node: layer}
+            problem = _problem_of_one(node, name, text) or _conflict_of_one(
+                in_force(started, candidate, node)
+            )
             if problem:
                 whose = f"broker {node}" if node else "all brokers"
                 shown = SETTINGS[name].shown(text) if name in SETTINGS else text
                 problems.append(f"{name}={shown}, set for {whose}, is not in force: {problem}")
             else:
-                changed = candidate
+                changed[node] = layer
     return changed, problems
 
 

@@ -39,7 +39,7 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _SPECIAL = re.compile(r'[,=+<>#;"\\]')
-_ENDS = re.compile(r"^[ \r]+|[ \r]+$")
+_END_SPACES = " \r"
 
 
 def subject_of(certificate: bytes) -> bytes:
@@ -89,7 +89,12 @@ def _dotted(object_id: bytes) -> str:
 
 def _escaped(value: str) -> str:
     text = _SPECIAL.sub(r"\\\g<0>", value).replace("\0", "\\00")
-    return _ENDS.sub(lambda spaces: "".join(f"\\{each}" for each in spaces[0]), text)
+    inner = text.strip(_END_SPACES)
+    before, after = text[: len(text) - len(text.lstrip(_END_SPACES))], ""
+    if inner:
+        after = text[len(text.rstrip(_END_SPACES)) :]
+    first, last = ("".join(f"\\{each}" for each in spaces) for spaces in (before, after))
+    return first + inner + last
 
 
 _RULE = re.compile(

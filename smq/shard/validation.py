@@ -85,7 +85,7 @@ class Validation:
         records = None
         settings = None if topic is None else settings_of(topic, self.config)
         if topic is not None and settings is not None and settings.looks_into:
-            partition = f"{topic.name}-{topic.partition_numbers.index(number)}"
+            partition = f"{topic.name}-{topic.index_of(number)}"
             judge = partial(verdict_of, batch, partition, settings, now.wall_ms)
             try:
                 records = self._inflated_here(batch)

@@ -272,3 +272,13 @@ def test_the_config_of_a_node_is_made_once_and_anew_after_a_change(
     assert settings.of_node(1) is before
     settings.configure_broker("1", {"seal.ms": "7000"}, BY)
     assert (settings.of_node(1).seal_ms, settings.of_node(2).seal_ms) == (7000, before.seal_ms)
+
+
+def test_settings_of_brokers_are_not_looked_at_anew_for_each_quota(settings: Settings) -> None:
+    """Three hundred quotas held the coordinator for seconds where brokers had settings."""
+    settings.configure(BROKER, "1", {"log.retention.ms": "5000"}, BY)
+    before = settings.changed
+    settings.configure(QUOTA, "a", {"producer_byte_rate": "1.0"}, BY)
+    assert settings.changed is before
+    settings.configure(BROKER, "1", {"log.retention.ms": "6000"}, BY)
+    assert settings.changed == {"1": {"log.retention.ms": "6000"}}

@@ -82,3 +82,16 @@ def test_a_topic_that_did_not_change_is_not_encoded_again() -> None:
     assert kept.line() is first
     other = replace(kept, configs={"a": "c"})
     assert (other.line() != first, other == kept) == (True, False)
+
+
+def test_a_partition_is_found_by_its_number_among_many() -> None:
+    numbers = tuple(range(7, 400_007, 4))
+    topic = Topic("t", UUID(int=1), numbers, (1,) * len(numbers))
+    assert [topic.index_of(number) for number in numbers] == list(range(len(numbers)))
+    with pytest.raises(ValueError, match="not in"):
+        topic.index_of(8)
+
+
+def test_a_partition_of_an_internal_topic_is_found_by_its_number() -> None:
+    topic = Topic("t", UUID(int=1), (-5, -6, -7), (1, 1, 1))
+    assert [topic.index_of(number) for number in (-5, -6, -7)] == [0, 1, 2]

@@ -70,3 +70,23 @@ def test_a_text_that_is_no_value_of_its_type_is_refused(kind: T, text: str, word
 def test_a_value_is_written_as_java_does(value: Value, text: str) -> None:
     """Data fault 33."""
     assert written(value) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (T.LIST, "a" + " " * 2_000_000 + "b , c", "a" + " " * 2_000_000 + "b,c"),
+        (T.LIST, " ,\t, a ,\x0b", ",,a,"),
+        (T.DOUBLE, "1" * 100_000 + "x", None),
+        (T.DOUBLE, "0x" + "a" * 100_000 + "x", None),
+    ],
+)
+def test_a_long_text_is_read_in_a_time_that_grows_with_its_length(
+    kind: T, text: str, value: Value | None
+) -> None:
+    """Patterns that tried each place anew took seconds for 32 KiB: minutes for these."""
+    if value is None:
+        with pytest.raises(ValueError, match="type DOUBLE"):
+            parsed(kind, text)
+    else:
+        assert parsed(kind, text) == value

@@ -4,7 +4,6 @@ A new version of the catalog costs what has changed: of a topic only its numbers
 partition's place and settings are looked up when they are needed.
 """
 
-from bisect import bisect_left
 from itertools import repeat
 from typing import NamedTuple
 
@@ -103,7 +102,7 @@ class Known:
         topic = self._topics.get(number)
         if topic is None:
             return None
-        index = bisect_left(topic.partition_numbers, number)  # They grow.
+        index = topic.index_of(number)
         node = topic.node(index, self._node_ids)
         partition = SealedPartition(topic.namespace, topic.name, index, number)
         return Place(partition, settings_of(topic, self._configs[node]), node)

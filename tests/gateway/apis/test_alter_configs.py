@@ -160,3 +160,24 @@ def test_a_resource_that_comes_twice_is_refused_each_time(bench: CoordinatorBenc
     answer = bench.ask("IncrementalAlterConfigs", 1, request)
     assert [each.error_code for each in answer.responses] == [E.INVALID_REQUEST] * 2
     assert own(bench) == {"retention.bytes": "5"}
+
+
+def test_a_long_list_is_subtracted_from_a_long_one_in_one_walk(bench: CoordinatorBench) -> None:
+    """Each element was sought in the other list: seconds for what a topic may have."""
+    of = "follower.replication.throttled.replicas"
+    elements = [f"{number}:1" for number in range(2300)]
+    assert change(bench, (of, OP.SET, ",".join(elements))) == E.NONE
+    others = [f"{number}:2" for number in range(3000)]
+    for _ in range(60):
+        assert change(bench, (of, OP.SUBTRACT, ",".join(others)), validate_only=True) == E.NONE
+    assert change(bench, (of, OP.SUBTRACT, ",".join([*others[:2000], *elements[1:]]))) == E.NONE
+    assert own(bench)[of] == elements[0]
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_a_refusal_that_repeats_a_long_text_can_be_read(
+    bench: CoordinatorBench, version: int
+) -> None:
+    """Three names of 32,767 bytes are longer than a string of an answer."""
+    nulls = [(letter * 32_767, OP.SET, None) for letter in "abc"]
+    assert change(bench, *nulls, version=version) == E.INVALID_REQUEST

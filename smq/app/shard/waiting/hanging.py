@@ -118,7 +118,7 @@ class Hanging:
         if not abort_open(self._shard, led, hanging, clock.now()):
             return False
         led.log.notices.append(
-            f"{led.topic.name}, partition {led.topic.partition_numbers.index(hanging.number)}: "
+            f"{led.topic.name}, partition {led.topic.index_of(hanging.number)}: "
             f"aborted a transaction of producer {hanging.producer_id}, open since offset "
             f"{hanging.first_offset}, which the coordinator does not know"
         )
