@@ -268,6 +268,12 @@ class WireSource:
             for leader, led in self._cluster.by_leader(topic, partitions).items():
                 names = (TopicPartition(topic, each) for each in led)
                 wanted.setdefault(leader, {}).update((name, spots[name]) for name in names)
+        leaders = {name: leader for leader, asked in wanted.items() for name in asked}
+        for leader, fetch in self._fetches.items():
+            if any(leaders.get(name, leader) != leader for name in fetch.asked or ()):
+                # A partition has moved: of two answers for one position one would be given again.
+                fetch.connection.close()
+                fetch.asked = None
         for leader, asked in wanted.items():
             self._ask_leader(leader, asked)
 

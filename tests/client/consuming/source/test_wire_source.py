@@ -1,8 +1,10 @@
 """Fetches that go wrong in every way, and records that come all the same, once and in order."""
 
 import select
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from typing import Any
 
@@ -343,6 +345,47 @@ def test_a_refusal_that_lasts_is_raised_beside_a_busy_partition(
     source.remove(refused)
     fill(kafka, first + 4, 4)
     assert read(source, 2), "nobody is told of what he does not read"
+
+
+class Late(FakeKafka):
+    """A network that holds node 1's answers to fetches back."""
+
+    def __init__(self) -> None:
+        self.is_made, self.may_go = threading.Event(), threading.Event()
+        super().__init__(node_count=2)
+
+    def _answer(self, node_id: int, data: bytes) -> bytes | None:
+        answer = super()._answer(node_id, data)
+        if node_id == 1 and data[:2] == b"\0\1":
+            self.is_made.set()
+            self.may_go.wait(DEADLINE_SECONDS)
+        return answer
+
+
+@pytest.mark.parametrize("answer", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_a_partition_that_moves_is_asked_of_its_new_leader_only(answer: ErrorCode) -> None:
+    with (
+        closing(Late()) as kafka,
+        Cluster(kafka.bootstrap, deadline_seconds=5) as cluster,
+        closing(WireSource(cluster, 1 << 20, 10, Beginnings(cluster, EARLIEST))) as source,
+    ):
+        (moving, refused) = kafka.add_topic("a", 2)
+        fill(kafka, 0, 5, 1)
+        moving.fetch_error, refused.fetch_error = answer, ErrorCode.NOT_LEADER_OR_FOLLOWER
+        source.add(partitions(0, 0))
+        assert step(source) == []
+        assert kafka.is_made.wait(DEADLINE_SECONDS)
+        moving.leader, moving.fetch_error = 2, ErrorCode.NONE
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while TopicPartition("a", 0) not in (source._fetches[2].asked or ()):
+            assert time.monotonic() < deadline
+            assert source.take() == []
+        kafka.may_go.set()
+        # Both answers are there, if both were waited for.
+        while not all(select.select([fileno], [], [], 5)[0] for fileno in source.filenos()):
+            assert time.monotonic() < deadline
+        assert read(source, 5) == [*range(5)]
+        assert step(source) == []
 
 
 def test_brokers_without_ids_of_topics_are_asked_by_name(
