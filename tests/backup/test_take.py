@@ -119,10 +119,10 @@ def test_a_snapshots_copies_of_objects_leave_the_page_cache(
     dropped(tmp_path / "filer/docs/a")
     link = os.link
 
-    def link_no_object(source: Path, target: Path) -> None:
+    def link_no_object(source: Path, target: Path, **rest: Any) -> None:
         if source.is_relative_to(tmp_path / "filer"):
             raise OSError(errno.EXDEV, "two file systems")
-        link(source, target)
+        link(source, target, **rest)
 
     monkeypatch.setattr(os, "link", link_no_object)
     taking(tmp_path).run()
