@@ -55,11 +55,11 @@ class FailingStore(Store):
 class Peer:
     """The other end of a link, as a shard has it."""
 
-    def __init__(self, bench: "Bench") -> None:
+    def __init__(self, bench: "Bench", *, may_relay: bool = True) -> None:
         self._bench = bench
         self.sock, theirs = socket.socketpair()
         self.sock.setblocking(False)
-        bench.server.accepted(theirs, "")
+        bench.server.accepted(theirs, "", may_relay=may_relay)
         bench.peers.append(self)
         self._reader = InternalReader()
         self._frame_id = 0

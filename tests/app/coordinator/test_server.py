@@ -172,6 +172,15 @@ def test_a_request_that_is_not_for_the_coordinator_closes_the_connection(peer: P
     assert peer.answers() == {asked: b""}
 
 
+def test_a_link_that_may_not_relay_closes_a_clients_request(bench: Bench) -> None:
+    """It would name any client: who has inherited no socket of the supervisor's."""
+    stranger = Peer(bench, may_relay=False)
+    asked = create(stranger, "a")
+    assert stranger.answers() == {asked: b""}
+    assert bench.published[-1].by_name == {}
+    assert stranger.command(SetLogStart(number=1, offset=5))
+
+
 def test_a_full_disk_costs_the_turn_and_nothing_else(
     bench: Bench, peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
