@@ -39,7 +39,7 @@ from smq.app.agent.subscription import (
 from smq.app.agent.topics import KnownTopic, KnownTopics
 from smq.app.process.clock import wall_ms
 from smq.client.names import TopicPartition
-from smq.model.offset_types import Start, WantedPlace
+from smq.model.offset_types import Start, WantedPlace, resumes
 from smq.model.topic_configs import GRPC_ACK_TIMEOUT
 
 ACK_METADATA, EXPLICIT = "smq-ack", "explicit"
@@ -187,6 +187,7 @@ class Subscriptions:
             ),
             subscriber=around.live.begin(subscriber),
             message_bytes_max=around.topics.setting(topic, MESSAGE_BYTES_MAX),
+            keeps_commit=not start.resets and not resumes(wanted),
             all_held=self._held,
         )
         self.opened(subscription, member.name, member.windows)

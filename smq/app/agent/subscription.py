@@ -45,7 +45,10 @@ Say = Callable[[str], Awaitable[object]]
 
 
 class SoughtPlace(NamedTuple):
-    """Where to continue, whether that is committed, and what tells the subscriber."""
+    """Where to continue, whether that is committed, and what tells the subscriber.
+
+    The group's commit stays where a place is not committed, until a record is done with.
+    """
 
     offset: int
     resets: bool
@@ -99,6 +102,9 @@ class PartitionSubscription:
     terms: SubscriptionTerms
     subscriber: LiveSubscriber
     message_bytes_max: str | None = None
+    keeps_commit: bool = False
+    """It began elsewhere than at the group's commit, which stays until a record is done with: a gap
+    is none."""
     all_held: HeldBytes = field(default_factory=HeldBytes)
     window: PartitionWindow = field(init=False)
     _held: dict[int, ReadRecord] = field(default_factory=dict)
@@ -192,6 +198,7 @@ class PartitionSubscription:
         self._dying.clear()
         self.reader.seek(offset)
         self._begin(offset)
+        self.keeps_commit = not resets
         if resets:
             self._note(offset)
         await say()  # Before the first record from there: what came earlier was from elsewhere.
@@ -232,7 +239,7 @@ class PartitionSubscription:
         if not self.terms.tracks(record):
             await write(record, 1)
             self.window.take_done(offset)
-            self._note_commit()
+            self._note_done()
         else:
             self.window.take(offset, RecordIdentity(record.ts_ns, record.key), monotonic_ms())
             self._held[offset] = record
@@ -270,7 +277,7 @@ class PartitionSubscription:
         record = self._held.pop(offset)
         self._count_held(record, -1)
         self.terms.instance.settle(RecordIdentity(record.ts_ns, record.key))
-        self._note_commit()
+        self._note_done()
         self._news.set()
 
     def _count_held(self, record: ReadRecord, sign: int) -> None:
@@ -283,6 +290,11 @@ class PartitionSubscription:
         self._held.clear()
         self.all_held.total -= self._held_memory
         self._held_bytes = self._held_memory = 0
+
+    def _note_done(self) -> None:
+        """A record is done with."""
+        self.keeps_commit = False
+        self._note_commit()
 
     def _note_commit(self) -> None:
         if self.window.commit > self._committed:
@@ -313,7 +325,8 @@ class PartitionSubscription:
             reading, self._reading = self._reading, None
             if not reading.result():  # A gap may have gone by.
                 self.window.skip_to(self.reader.position)
-                self._note_commit()
+                if not self.keeps_commit:
+                    self._note_commit()
 
     async def _stop_reading(self) -> None:
         reading, self._reading = self._reading, None

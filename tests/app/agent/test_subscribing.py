@@ -13,8 +13,17 @@ from smq.agent.read_records import ReadRecord
 from smq.agent.topic_names import TopicName
 from smq.app.agent.live import Live, LiveSubscriber
 from smq.app.agent.members import GroupMembers, InstanceName
-from smq.app.agent.subscribing import Instances, Subscriptions, filter_of, is_explicit
+from smq.app.agent.starts import PlacesKnown
+from smq.app.agent.subscribing import (
+    GroupInstance,
+    Instances,
+    Subscriptions,
+    filter_of,
+    is_explicit,
+)
 from smq.app.agent.topics import KnownTopic
+from smq.client.names import TopicPartition
+from smq.model.offset_types import LogEnds, OffsetType, WantedPlace
 from smq.model.record_types import RecordField, text_of
 from smq.model.topic_configs import RECORD_TYPE
 from smq.wire.internal.groups import GroupHeld, HoldGroups
@@ -104,6 +113,33 @@ def test_an_acknowledgement_in_the_turn_in_which_its_stream_ends_is_unknown() ->
         assert unknown == [1, 1]
 
     asyncio.run(talk())
+
+
+@pytest.mark.parametrize("kind", OffsetType)
+def test_a_subscription_keeps_the_commit_where_an_exact_place_is_asked_for(
+    kind: OffsetType,
+) -> None:
+    async def at_14(_: object) -> int:
+        return 14
+
+    async def talk() -> bool:
+        means: Any = SimpleNamespace(
+            topics=SimpleNamespace(setting=lambda *_: "1000"),
+            broker=SimpleNamespace(ask=at_14),
+            feeds=SimpleNamespace(cursor=lambda *_: SimpleNamespace(position=14)),
+            commits=SimpleNamespace(members=GroupMembers(nobody), note=lambda *_: None),
+            live=Live[LiveSubscriber](),
+        )
+        member = GroupInstance(
+            InstanceName("g", "i"), InstanceWindows(), "", 0, tracks=lambda _: True
+        )
+        topic = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
+        known = PlacesKnown({TopicPartition("t", 0): 12}, {0: LogEnds(10, 20)})
+        wanted = WantedPlace(kind, 14)
+        subscription, _ = await Subscriptions(means).begin(member, topic, 0, wanted, known)
+        return subscription.keeps_commit
+
+    assert asyncio.run(talk()) == kind.name.startswith("EXACT")
 
 
 async def nobody(_: HoldGroups) -> list[GroupHeld]:

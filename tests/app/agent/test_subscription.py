@@ -53,6 +53,12 @@ class Log:
         self.closed = False
         self.passed: list[str] = []
         self._more = asyncio.Event()
+        self._gap_end = 0
+
+    def append_gap(self, end: int) -> None:
+        """All up to an offset are no records: of an aborted transaction."""
+        self._gap_end = end
+        self._more.set()
 
     def append(self, offset: int) -> None:
         self._rows.append(offset)
@@ -69,6 +75,9 @@ class Log:
 
     async def wait(self, _: float) -> bool:
         while not self._ahead:
+            if self._gap_end > self.position:
+                self.position = self._gap_end
+                return False
             self._more.clear()
             await self._more.wait()
         return bool(self._ahead)
@@ -110,7 +119,9 @@ class Noted:
 class Running:
     """A subscription, and what it has written."""
 
-    def __init__(self, log: Log, *, tracks: bool = True, window: int = 8) -> None:
+    def __init__(
+        self, log: Log, *, tracks: bool = True, window: int = 8, keeps_commit: bool = False
+    ) -> None:
         self.commits, self.log = Noted(), log
         self.written: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
         self.said: list[str] = []
@@ -126,6 +137,7 @@ class Running:
                 new_window=lambda begin: PartitionWindow(begin, limits),
             ),
             subscriber=NOBODY,
+            keeps_commit=keeps_commit,
             **means,
         )
 
@@ -179,6 +191,58 @@ def test_a_stream_says_which_batches_are_passed_over_and_goes_on() -> None:
             assert found.said == ["1 to 4 cannot be read"]
             found.subscription.acknowledge(0)
             assert found.commits.offsets == [5]
+
+    asyncio.run(talk())
+
+
+async def gap_seen(found: Running, offset: int) -> None:
+    async with asyncio.timeout(10):
+        while found.subscription.window.commit < offset:  # noqa: ASYNC110  (it has no event)
+            await asyncio.sleep(0)
+
+
+def test_a_gap_is_committed_from_where_the_group_resumes() -> None:
+    async def talk() -> None:
+        log = Log()
+        async with running(log) as found:
+            log.append_gap(12)
+            await gap_seen(found, 12)
+            assert found.commits.offsets == [12]
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize("tracks", [True, False])
+def test_a_gap_behind_an_exact_start_is_committed_with_the_first_record_done(tracks: bool) -> None:
+    async def talk() -> None:
+        log = Log()
+        async with running(log, tracks=tracks, keeps_commit=True) as found:
+            log.append_gap(12)
+            await gap_seen(found, 12)
+            assert found.commits.offsets == []
+            log.append(12)
+            await found.read(1)
+            found.subscription.acknowledge(12)
+            log.append_gap(15)
+            await gap_seen(found, 15)
+            assert found.commits.offsets == [13, 15]
+
+    asyncio.run(talk())
+
+
+def test_a_gap_behind_an_exact_seek_is_not_committed_and_one_behind_a_reset_is() -> None:
+    async def talk() -> None:
+        log = Log(0)
+        async with running(log) as found:
+            await found.read(1)
+            found.subscription.acknowledge(0)
+            await found.seek(5)
+            log.append_gap(12)
+            await gap_seen(found, 12)
+            assert found.commits.offsets == [1]
+            await found.seek(5, resets=True)
+            await gap_seen(found, 12)
+            assert found.commits.offsets == [1, 5, 12]
 
     asyncio.run(talk())
 
