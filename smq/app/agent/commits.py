@@ -61,11 +61,13 @@ class _NotedOffset(NamedTuple):
 
 
 class _Turn:
-    """Commits of a group, of which the later one must not come first."""
+    """Commits of a group, of which the later one must not come first. `waiting` counts the one in
+    progress, too."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.waiting = 0
+        self.committing: asyncio.Task[None] | None = None  # The loop alone would not keep it.
 
 
 class GroupCommits:
@@ -127,15 +129,29 @@ class GroupCommits:
                 await self._flush(group)
 
     async def _flush(self, group: NamedGroup) -> None:
+        """A commit that has begun goes on if its caller is cancelled, and later ones wait for it:
+        nobody else has what it takes, and its thread does not end before."""
         turn = self._turns[group.name]  # All askers' commits, one after the other.
         turn.waiting += 1
         try:
-            async with turn.lock:
-                await self._commit(group)
+            await turn.lock.acquire()
+        except asyncio.CancelledError:
+            self._leave(group.name, turn)
+            raise
+        turn.committing = asyncio.create_task(self._commit_in_turn(group, turn))
+        await asyncio.shield(turn.committing)
+
+    async def _commit_in_turn(self, group: NamedGroup, turn: _Turn) -> None:
+        try:
+            await self._commit(group)
         finally:
-            turn.waiting -= 1
-            if not turn.waiting:
-                del self._turns[group.name]
+            turn.lock.release()
+            self._leave(group.name, turn)
+
+    def _leave(self, name: str, turn: _Turn) -> None:
+        turn.waiting -= 1
+        if not turn.waiting:
+            del self._turns[name]
 
     async def _commit(self, group: NamedGroup) -> None:
         noted = self._dirty.pop(group, None)

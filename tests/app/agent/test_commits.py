@@ -49,6 +49,19 @@ class Asked:
         return self.takes.pop(0) if self.takes else True
 
 
+class Standing(Asked):
+    """A broker that stands still until it is `free`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free, self.is_asked = asyncio.Event(), asyncio.Event()
+
+    async def ask(self, work: Callable[..., Any], asker: Peer | None = None) -> Any:
+        self.is_asked.set()
+        await self.free.wait()
+        return await super().ask(work, asker)
+
+
 async def nobody(_: HoldGroups) -> list[GroupHeld]:
     raise Unavailable("coordinator", "it is away")
 
@@ -183,6 +196,57 @@ def test_a_broker_that_stops_is_waited_for_no_longer_than_that_takes() -> None:
         commits.stop()
         commits.note(G, TOPIC, 0, 1)
         await commits.flush(G)
+
+    asyncio.run(talk())
+
+
+def test_a_commit_goes_on_without_its_caller_and_before_the_later_ones() -> None:
+    async def talk() -> None:
+        asked = Standing()
+        commits = GroupCommits(asked, GroupMembers(nobody), always)  # type: ignore[arg-type]
+        commits.note(G, TOPIC, 0, 3)
+        beginning = asyncio.create_task(commits.begin(G))
+        await asked.is_asked.wait()
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        asked.is_asked.clear()
+        commits.note(G, TOPIC, 0, 4)
+        flushes = [asyncio.create_task(commits.flush(G)) for _ in range(2)]
+        await asyncio.sleep(0)
+        flushes.pop(0).cancel()
+        await asyncio.sleep(0)
+        assert not asked.is_asked.is_set()
+        asked.free.set()
+        async with asyncio.timeout(60):
+            await flushes[0]
+        assert [each["offsets"] for each in asked.committed] == [{NAME: 3}, {NAME: 4}]
+        assert not commits._turns
+
+    asyncio.run(talk())
+
+
+def test_a_commit_goes_on_after_the_wait_of_a_broker_that_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commits_room, "STOP_S", 0.001)
+
+    async def talk() -> None:
+        asked = Standing()
+        commits = GroupCommits(asked, GroupMembers(nobody), always)  # type: ignore[arg-type]
+        commits.note(G, TOPIC, 0, 3)
+        flushing = asyncio.create_task(commits.flush(G))
+        await asked.is_asked.wait()
+        commits.stop()
+        await commits.flush(G)
+        commits.note(G, TOPIC, 0, 4)
+        flushing.cancel()
+        await commits.flush(G)
+        asked.free.set()
+        monkeypatch.setattr(commits_room, "STOP_S", 60)
+        commits.stop()
+        await commits.flush(G)
+        assert [each["offsets"] for each in asked.committed] == [{NAME: 3}, {NAME: 4}]
 
     asyncio.run(talk())
 
