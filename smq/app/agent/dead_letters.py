@@ -8,6 +8,7 @@ that is compacted a letter without a key is known by its record's topic, partiti
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -29,6 +30,10 @@ MESSAGE_BYTES_MAX = "max.message.bytes"
 LETTER_ROOM_BYTES = 64 * 1024  # For what a letter says, beside the largest record of its topic.
 LEFT_OUT = "__dlq.errors.left.out"
 NAME_CHARACTERS_MAX = 249
+ROOM_THREADS_MAX = 8
+_ROOM = ThreadPoolExecutor(ROOM_THREADS_MAX, "letters")
+"""Letters wait here for the producer's room: in the threads of all other calls they would hold
+those up, and in those of publishers they would wait behind them."""
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -71,7 +76,7 @@ async def write(
 ) -> None:
     """Append a dead letter, to a topic that is created for it, in the subscriber's name.
 
-    Raises BrokerError.
+    Raises BrokerError, BufferFull (it may be written later).
     """
     name = topic_of(letter.name.topic, letter.group)
     if not rights.asks_topic(Operation.WRITE, name):
@@ -112,14 +117,22 @@ async def _send_some(
     ]
     for left_out, key_sent, value_sent in forms:
         more = [(LEFT_OUT, left_out.encode())] if left_out else []
-        record = partial(producer.send, key=key_sent, headers=[*said, *more])
         try:
-            await (await asyncio.to_thread(record, name, value_sent))
+            await _make_room(producer, name, value_sent, key_sent)  # Then nothing else may run.
+            await producer.send(name, value_sent, key=key_sent, headers=[*said, *more])
         except RecordTooLarge:
             if left_out == forms[-1][0]:
                 raise
         else:
             return
+
+
+async def _make_room(producer: Producer, name: str, value: bytes | None, key: bytes | None) -> None:
+    """Wait until sending need not: it is done in the loop, as publishers do, whose room it would
+    take from a thread."""
+    room, loop = (name, value, key), asyncio.get_running_loop()
+    while producer.must_wait(*room):
+        await loop.run_in_executor(_ROOM, producer.wait_for_room, *room)
 
 
 def _have(cluster: Cluster, name: str, message_bytes_max: str | None) -> None:

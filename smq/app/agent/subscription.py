@@ -26,6 +26,7 @@ from smq.app.agent.topics import KnownTopic
 from smq.app.process.clock import monotonic_ms
 from smq.client.errors import NoSuchTopic
 from smq.client.names import TopicPartition
+from smq.client.producing.delivery.futures import BufferFull
 from smq.model.errors import BrokerError
 from smq.security.audit import DENIALS
 from smq.security.principals import Peer
@@ -264,8 +265,8 @@ class PartitionSubscription:
             letter = DeadLetter(self.name, self.terms.group, record, deliveries, why, size)
             try:
                 await write_dead_letter(self.broker, letter, *self.terms.rights)
-            except BrokerError as error:
-                if error.code in DENIALS:
+            except (BrokerError, BufferFull) as error:
+                if isinstance(error, BrokerError) and error.code in DENIALS:
                     raise
                 self._dying_due_ms = monotonic_ms() + DEAD_LETTER_AGAIN_MS
                 return

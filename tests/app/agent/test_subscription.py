@@ -10,10 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from smq.agent.in_flight import InstanceWindows, PartitionWindow, WindowLimits
+from smq.agent.in_flight import DELIVERIES_MAX, InstanceWindows, PartitionWindow, WindowLimits
 from smq.agent.layouts import RingLayout, RingRange
 from smq.agent.read_records import ReadRecord
 from smq.agent.topic_names import TopicName
+from smq.app.agent import subscription
 from smq.app.agent.live import LiveSubscriber
 from smq.app.agent.subscription import (
     HELD_RECORD_BYTES,
@@ -24,6 +25,7 @@ from smq.app.agent.subscription import (
 from smq.app.agent.topics import KnownTopic
 from smq.client.errors import NoSuchTopic
 from smq.client.names import TopicPartition
+from smq.client.producing.delivery.futures import BufferFull
 
 TOPIC = KnownTopic(TopicName("kafka", "t"), UUID(int=1), {}, (RingLayout(1, 1),))
 NAME = TopicPartition("t", 0)
@@ -243,6 +245,51 @@ def test_a_gap_behind_an_exact_seek_is_not_committed_and_one_behind_a_reset_is()
             await found.seek(5, resets=True)
             await gap_seen(found, 12)
             assert found.commits.offsets == [1, 5, 12]
+
+    asyncio.run(talk())
+
+
+class Full:
+    """A broker's side whose producer has no room at first."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    async def ask(self, *_: object) -> None:
+        pass
+
+    async def producer(self) -> "Full":
+        return self
+
+    def must_wait(self, *_: object) -> bool:
+        return self.tries < 2
+
+    def wait_for_room(self, *_: object) -> None:
+        self.tries += 1
+        if self.tries == 1:
+            raise BufferFull("32 MiB linger")
+
+    def send(self, *_: object, **fields: object) -> "asyncio.Future[None]":
+        sent = asyncio.get_running_loop().create_future()
+        sent.set_result(None)
+        return sent
+
+
+def test_a_dead_letter_without_room_is_written_again_and_ends_no_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscription, "DEAD_LETTER_AGAIN_MS", 10)
+
+    async def talk() -> None:
+        async with running(Log(0)) as found:
+            full: Any = Full()
+            found.subscription.broker = full
+            for delivery in range(1, DELIVERIES_MAX + 1):
+                assert await found.read(1) == [(0, delivery)]
+                found.subscription.release(0)
+            await gap_seen(found, 1)
+            assert full.tries == 2
+            assert found.commits.offsets == [1]
 
     asyncio.run(talk())
 
