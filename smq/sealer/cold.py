@@ -10,6 +10,8 @@ For a sequential reader the next row group is decoded ahead, while no request wa
 """
 
 import errno
+import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -444,18 +446,33 @@ def _staged(store: Store, key: str, directory: Path | None) -> np.ndarray:
         raise Unavailable(key, f"it cannot be copied to {directory}: {reason}") from reason
 
 
+class _MappedFile(mmap):
+    """A mapped file, with a descriptor that goes with the map."""
+
+    fd: int
+
+
 def _mapped(file: IO[bytes]) -> np.ndarray:
-    return read_only(mmap(file.fileno(), 0, prot=PROT_READ))
+    mapped = _MappedFile(file.fileno(), 0, prot=PROT_READ)
+    mapped.fd = os.dup(file.fileno())
+    weakref.finalize(mapped, os.close, mapped.fd)
+    return read_only(mapped)
 
 
 def forget_pages(data: np.ndarray) -> None:
     """Give the pages of a mapped file back, which count as this process's memory; the page cache
-    forgets those that nobody else maps. The file stays readable."""
+    forgets those that nobody else maps. The file stays readable.
+
+    Advice on a map does not reach what the kernel has read ahead and nobody has touched: half of a
+    file would stay. That on the file does not reach what is mapped.
+    """
     lender = getattr(data.base, "obj", None)
     if isinstance(lender, mmap):
         with suppress(OSError):  # Linux before 5.4.
             lender.madvise(MADV_PAGEOUT)
         lender.madvise(MADV_DONTNEED)
+    if isinstance(lender, _MappedFile):
+        os.posix_fadvise(lender.fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _crc_of(data: np.ndarray) -> int:

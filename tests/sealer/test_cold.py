@@ -1,5 +1,6 @@
 """Reading sealed records back; damaged segments are named, never served."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 from shm.kernels.base.words import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL
+from shm.kernels.twin import records as plain
 from smq.filer.local import LocalStore
 from smq.filer.store import OVERWRITE, Store
+from smq.log.files.disk import OsDisk
 from smq.model.errors import Unavailable
 from smq.model.segments import BatchLimits, Segment
 from smq.sealer import parquet
@@ -442,3 +445,34 @@ def test_a_forgotten_file_counts_as_this_processs_memory_no_more_though_another_
     before = resident_bytes()
     forget_pages(np.frombuffer(ours, np.uint8))
     assert before - resident_bytes() > size // 2
+
+
+def test_pages_of_a_segment_that_the_kernel_has_read_ahead_leave_the_page_cache(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    """Half of a backlog's files stayed: nobody had touched these pages."""
+    store, values = LocalStore(tmp_path / "filer"), [os.urandom(1 << 20) for _ in range(24)]
+    records = [plain.PlainRecord(at, 0, b"k", each, ()) for at, each in enumerate(values)]
+    _seal(store, manifest, [plain.batch([each], end_offset=each.offset + 1) for each in records])
+    [segment] = manifest.segments(1)
+    path = store.local_path(segment.path)
+    assert path is not None
+    disk = OsDisk()
+    fd = disk.open(path)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        pages = disk.cached_pages(fd, segment.bytes)
+        if pages is None or pages.any():
+            pytest.skip("this file system keeps its pages")
+        reader, at = _reader(store, manifest, tmp_path), 0
+        while at < len(values):
+            found = reader.read(1, at, 1)
+            assert found is not None
+            at = found.next_offset
+            reader.read_ahead()
+        pages = disk.cached_pages(fd, segment.bytes)
+        assert pages is not None
+        assert not pages.any()
+    finally:
+        disk.close(fd)
