@@ -47,7 +47,9 @@ ROUND_RECORDS = 300  # Published and delivered before somebody dies.
 UNACKED_MAX = 100
 QUIET_S_MAX = 240.0
 MOMENT_S_MAX = 0.4
-ON_ITS_WAY_S = 0.5  # An acknowledgement, from its client to the agent, on a machine with a load.
+ON_ITS_WAY_S = 5.0
+"""An acknowledgement, from its client into the store: the coordinator may be dead for some seconds
+meanwhile, and the machine may have a load."""
 ROOT = Path(__file__).parents[2]
 
 
