@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import grpc
 
@@ -56,8 +56,15 @@ class NamedGroup(NamedTuple):
 
 
 class _NotedOffset(NamedTuple):
+    """The newest offset of a partition, and who has it committed: whichever of the group's askers
+    had the partition last."""
+
     topic: KnownTopic
     offset: int
+    asker: Peer | None
+
+
+_Noted: TypeAlias = dict[TopicPartition, _NotedOffset]
 
 
 class _Turn:
@@ -77,7 +84,7 @@ class GroupCommits:
         self, broker: BrokerSide, members: GroupMembers, is_there: Callable[[KnownTopic], bool]
     ) -> None:
         self._broker, self.members, self.is_there = broker, members, is_there
-        self._dirty: dict[NamedGroup, dict[TopicPartition, _NotedOffset]] = defaultdict(dict)
+        self._dirty: dict[str, _Noted] = defaultdict(dict)  # By group.
         self._refused: dict[NamedGroup, CallRefused] = {}
         self._turns: dict[str, _Turn] = defaultdict(_Turn)  # Of groups that commit now.
         self._patience_s: float | None = None
@@ -87,29 +94,26 @@ class GroupCommits:
         async with asyncio.TaskGroup() as flushes:
             while True:
                 await asyncio.sleep(EVERY_S)
-                for group in [*self._dirty]:
-                    if group.name not in self._turns:
-                        flushes.create_task(self.flush(group))
+                for name in [*self._dirty]:
+                    if name not in self._turns:
+                        flushes.create_task(self.flush(name))
 
     async def begin(self, group: NamedGroup) -> Mapping[TopicPartition, int]:
         """A subscriber of a group begins: the group's commits. What cannot be committed now counts:
         its subscriber has acknowledged it. Raises CallRefused, BrokerError."""
-        await self.flush(group)
+        await self.flush(group.name)
         self._refused.pop(group, None)
         find = partial(committed_offsets, group_id=group.name)
-        committed = {**await self._broker.ask(find, group.asker)}
-        for other, noted in self._dirty.items():
-            if other.name == group.name:
-                there = {name: each for name, each in noted.items() if self.is_there(each.topic)}
-                committed |= {name: each.offset for name, each in there.items()}
-        return committed
+        committed = await self._broker.ask(find, group.asker)
+        noted = self._there(self._dirty.get(group.name, {}))
+        return committed | {name: each.offset for name, each in noted.items()}
 
     def note(self, group: NamedGroup, topic: KnownTopic, partition: int, offset: int) -> None:
         """Everything below an offset is done with. Of a topic that is gone nothing is committed:
         another one may have its name."""
         if group.name and self.is_there(topic):
             name = TopicPartition(topic.kafka_name, partition)
-            self._dirty[group][name] = _NotedOffset(topic, offset)
+            self._dirty[group.name][name] = _NotedOffset(topic, offset, group.asker)
 
     def check(self, group: NamedGroup) -> None:
         """Raises CallRefused if the group takes no commits of ours any more."""
@@ -122,56 +126,54 @@ class GroupCommits:
         """The broker stops, and the coordinator with it: wait for no commit for long."""
         self._patience_s = STOP_S
 
-    async def flush(self, group: NamedGroup) -> None:
+    async def flush(self, name: str) -> None:
         """Commit what is new of a group; what cannot be committed now is, later."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s):
-                await self._flush(group)
+                await self._flush(name)
 
-    async def _flush(self, group: NamedGroup) -> None:
+    async def _flush(self, name: str) -> None:
         """A commit that has begun goes on if its caller is cancelled, and later ones wait for it:
         nobody else has what it takes, and its thread does not end before."""
-        turn = self._turns[group.name]  # All askers' commits, one after the other.
+        turn = self._turns[name]
         turn.waiting += 1
         try:
             await turn.lock.acquire()
         except asyncio.CancelledError:
-            self._leave(group.name, turn)
+            self._leave(name, turn)
             raise
-        turn.committing = asyncio.create_task(self._commit_in_turn(group, turn))
+        turn.committing = asyncio.create_task(self._commit_in_turn(name, turn))
         await asyncio.shield(turn.committing)
 
-    async def _commit_in_turn(self, group: NamedGroup, turn: _Turn) -> None:
+    async def _commit_in_turn(self, name: str, turn: _Turn) -> None:
         try:
-            await self._commit(group)
+            noted = self._dirty.pop(name, {})
+            for asker in {each.asker for each in noted.values()}:
+                of_asker = {at: each for at, each in noted.items() if each.asker == asker}
+                await self._commit(NamedGroup(name, asker), of_asker)
         finally:
             turn.lock.release()
-            self._leave(group.name, turn)
+            self._leave(name, turn)
 
     def _leave(self, name: str, turn: _Turn) -> None:
         turn.waiting -= 1
         if not turn.waiting:
             del self._turns[name]
 
-    async def _commit(self, group: NamedGroup) -> None:
-        noted = self._dirty.pop(group, None)
-        if not noted:
-            return
+    async def _commit(self, group: NamedGroup, noted: _Noted) -> None:
         try:
             await self._commit_by_member(group, noted)
         except REFUSALS as error:
             refused = refused_by(error)
             if refused.status in _AGAIN:
-                self._dirty[group] = noted | self._dirty[group]
+                self._dirty[group.name] = noted | self._dirty[group.name]
             else:
                 self._note_refused(group, refused)
 
-    async def _commit_by_member(
-        self, group: NamedGroup, noted: Mapping[TopicPartition, _NotedOffset]
-    ) -> None:
+    async def _commit_by_member(self, group: NamedGroup, noted: _Noted) -> None:
         """Raises BrokerError, CallRefused."""
         for _ in range(ATTEMPTS):
-            there = {name: each for name, each in noted.items() if self.is_there(each.topic)}
+            there = self._there(noted)
             if not there:
                 return
             voice = self.members.voice(group.name)
@@ -184,15 +186,16 @@ class GroupCommits:
                 raise mixed(group.name)
         raise CallRefused(grpc.StatusCode.UNAVAILABLE, f"the members of {group.name} change")
 
+    def _there(self, noted: _Noted) -> _Noted:
+        return {name: each for name, each in noted.items() if self.is_there(each.topic)}
+
     def _note_refused(self, group: NamedGroup, refused: CallRefused) -> None:
         if len(self._refused) >= REFUSED_MAX:  # Of groups that have gone; others come again.
             self._refused.clear()
         self._refused[group] = refused
 
 
-def _commit(
-    cluster: Cluster, group: str, noted: Mapping[TopicPartition, _NotedOffset], voice: GroupVoice
-) -> bool:
+def _commit(cluster: Cluster, group: str, noted: _Noted, voice: GroupVoice) -> bool:
     """Commit; False if the coordinator does not know the member, or another generation. By ids: a
     topic may be replaced by another one of its name on the way."""
     offsets = {name: each.offset for name, each in noted.items()}

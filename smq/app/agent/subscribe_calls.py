@@ -129,7 +129,7 @@ class SubscribeCalls:
         else:
             if reading.done():
                 reading.result()  # It may have sent what is no request.
-            await subscription.commits.flush(subscription.terms.named_group)
+            await subscription.commits.flush(subscription.terms.group)
             await answers.end()
         finally:
             reading.cancel()

@@ -175,7 +175,7 @@ class PartitionSubscription:
         self.terms.instance.remove(self.window)
         await self._stop_reading()
         self._hold_nothing()
-        await self.commits.flush(self.terms.named_group)
+        await self.commits.flush(self.terms.group)
         self.reader.close()
 
     async def seek(self, place: SoughtPlace) -> None:

@@ -86,7 +86,7 @@ def test_the_newest_offset_of_each_partition_is_committed_once() -> None:
         for offset in (1, 2, 3):
             commits.note(G, TOPIC, 0, offset)
         commits.note(NamedGroup(""), TOPIC, 0, 9)
-        await asyncio.gather(commits.flush(G), commits.flush(G), commits.flush(NamedGroup("")))
+        await asyncio.gather(commits.flush("g"), commits.flush("g"), commits.flush(""))
         assert asked.committed == [{"group": "g", "offsets": {NAME: 3}, "voice": OUTSIDE}]
 
     asyncio.run(talk())
@@ -101,11 +101,11 @@ def test_an_offset_of_a_deleted_topic_is_not_committed_for_another_of_its_name()
         commits.note(G, TOPIC, 0, 40)
         there.clear()
         there.add(new.id)
-        await commits.flush(G)
+        await commits.flush("g")
         assert asked.committed == []
         commits.note(G, new, 0, 1)
         commits.note(G, TOPIC, 0, 41)
-        await commits.flush(G)
+        await commits.flush("g")
         assert [each["offsets"] for each in asked.committed] == [{NAME: 1}]
 
     asyncio.run(talk())
@@ -115,12 +115,12 @@ def test_an_offset_that_cannot_be_committed_now_is_committed_later() -> None:
     async def talk() -> None:
         asked, commits = commits_with(BrokerUnavailable("away"))
         commits.note(G, TOPIC, 0, 1)
-        flushing = asyncio.create_task(commits.flush(G))
+        flushing = asyncio.create_task(commits.flush("g"))
         await asyncio.sleep(0)
         commits.note(G, TOPIC, 0, 2)
         await flushing
         commits.check(G)
-        await commits.flush(G)
+        await commits.flush("g")
         assert asked.committed == [{"group": "g", "offsets": {NAME: 2}, "voice": OUTSIDE}]
 
     asyncio.run(talk())
@@ -134,8 +134,9 @@ def test_an_offset_that_cannot_be_committed_now_is_where_its_group_goes_on() -> 
         commits.note(NamedGroup("other"), TOPIC, 0, 9)
         commits.note(alice, TOPIC, 0, 7)
         assert await commits.begin(alice) == asked.known | {NAME: 7}
+        asked.errors.append(BrokerUnavailable("away"))
         assert await commits.begin(G) == asked.known | {NAME: 7}
-        await commits.flush(alice)
+        await commits.flush("g")
         assert await commits.begin(G) == asked.known
 
     asyncio.run(talk())
@@ -176,7 +177,7 @@ def test_a_group_that_refuses_commits_ends_its_subscribers_until_another_begins(
         mixed = CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "it has Kafka's consumers")
         _, commits = commits_with(mixed)
         commits.note(G, TOPIC, 0, 1)
-        await commits.flush(G)
+        await commits.flush("g")
         commits.check(NamedGroup("other"))
         with pytest.raises(CallRefused, match="Kafka's consumers"):
             commits.check(G)
@@ -195,7 +196,7 @@ def test_a_broker_that_stops_is_waited_for_no_longer_than_that_takes() -> None:
         commits = GroupCommits(Silent(), GroupMembers(nobody), always)  # type: ignore[arg-type]
         commits.stop()
         commits.note(G, TOPIC, 0, 1)
-        await commits.flush(G)
+        await commits.flush("g")
 
     asyncio.run(talk())
 
@@ -212,7 +213,7 @@ def test_a_commit_goes_on_without_its_caller_and_before_the_later_ones() -> None
             await beginning
         asked.is_asked.clear()
         commits.note(G, TOPIC, 0, 4)
-        flushes = [asyncio.create_task(commits.flush(G)) for _ in range(2)]
+        flushes = [asyncio.create_task(commits.flush("g")) for _ in range(2)]
         await asyncio.sleep(0)
         flushes.pop(0).cancel()
         await asyncio.sleep(0)
@@ -235,17 +236,17 @@ def test_a_commit_goes_on_after_the_wait_of_a_broker_that_stops(
         asked = Standing()
         commits = GroupCommits(asked, GroupMembers(nobody), always)  # type: ignore[arg-type]
         commits.note(G, TOPIC, 0, 3)
-        flushing = asyncio.create_task(commits.flush(G))
+        flushing = asyncio.create_task(commits.flush("g"))
         await asked.is_asked.wait()
         commits.stop()
-        await commits.flush(G)
+        await commits.flush("g")
         commits.note(G, TOPIC, 0, 4)
         flushing.cancel()
-        await commits.flush(G)
+        await commits.flush("g")
         asked.free.set()
         monkeypatch.setattr(commits_room, "STOP_S", 60)
         commits.stop()
-        await commits.flush(G)
+        await commits.flush("g")
         assert [each["offsets"] for each in asked.committed] == [{NAME: 3}, {NAME: 4}]
 
     asyncio.run(talk())
@@ -261,12 +262,31 @@ def test_a_group_that_refuses_one_user_takes_the_commits_of_others() -> None:
         )
         for group in (alice, bob):
             commits.note(group, TOPIC, 0, 1)
-            await commits.flush(group)
+            await commits.flush("g")
         with pytest.raises(CallRefused, match="not allowed") as raised:
             commits.check(alice)
         assert raised.value.status is grpc.StatusCode.PERMISSION_DENIED
         commits.check(bob)
         assert asked.committed == [{"group": "g", "offsets": {NAME: 1}, "voice": OUTSIDE}]
+
+    asyncio.run(talk())
+
+
+def test_the_commit_of_who_has_a_partition_now_replaces_one_that_failed() -> None:
+    async def talk() -> None:
+        asked, commits = commits_with(BrokerUnavailable("away"))
+        alice, bob = (
+            NamedGroup("g", Peer(Principal("User", name), "10.0.0.7")) for name in ("alice", "bob")
+        )
+        commits.note(alice, TOPIC, 0, 50)
+        commits.note(alice, TOPIC, 1, 5)
+        await commits.flush("g")
+        commits.note(bob, TOPIC, 0, 100)
+        await commits.flush("g")
+        found = [each["offsets"] for each in asked.committed]
+        assert {NAME: 100} in found
+        assert {TopicPartition("t", 1): 5} in found
+        assert len(found) == 2
 
     asyncio.run(talk())
 
@@ -286,7 +306,7 @@ def test_a_member_commits_and_again_once_the_coordinator_knows_it() -> None:
         async with members.present(InstanceName("g", "a"), "client", "10.0.0.7"):
             asked.takes = [False]
             commits.note(G, TOPIC, 0, 1)
-            await commits.flush(G)
+            await commits.flush("g")
             voices = [each["voice"] for each in asked.committed]
             assert [each.generation for each in voices] == [5, 6]
             assert {each.member_id.startswith("client-") for each in voices} == {True}
@@ -300,7 +320,7 @@ def test_a_group_that_does_not_know_who_is_outside_is_kafkas() -> None:
         asked, commits = commits_with()
         asked.takes = [False]
         commits.note(G, TOPIC, 0, 1)
-        await commits.flush(G)
+        await commits.flush("g")
         with pytest.raises(CallRefused, match="consumers of Kafka's protocol"):
             commits.check(G)
 
