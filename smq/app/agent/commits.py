@@ -183,6 +183,8 @@ class GroupCommits:
             await self.members.renew(group.name)
             self.members.check(group.name)
             if voice == self.members.voice(group.name) == OUTSIDE:
+                if self.members.has(group.name):  # The coordinator has not heard of them yet.
+                    break
                 raise mixed(group.name)
         raise CallRefused(grpc.StatusCode.UNAVAILABLE, f"the members of {group.name} change")
 

@@ -187,6 +187,10 @@ class GroupMembers:
         member = next(known, None)
         return OUTSIDE if member is None else GroupVoice(member.member_id, roll.generation)
 
+    def has(self, group: str) -> bool:
+        """Whether a group has members, or the coordinator is still to hear that they have gone."""
+        return group in self._rolls
+
     def check(self, group: str) -> None:
         """Raises CallRefused if the group is not ours any more."""
         roll = self._rolls.get(group)

@@ -325,3 +325,32 @@ def test_a_group_that_does_not_know_who_is_outside_is_kafkas() -> None:
             commits.check(G)
 
     asyncio.run(talk())
+
+
+def test_a_group_whose_members_the_coordinator_has_not_heard_of_keeps_its_commits() -> None:
+    async def talk() -> None:
+        is_away = False
+
+        async def hold(question: HoldGroups) -> list[GroupHeld]:
+            if is_away:
+                raise Unavailable("coordinator", "it is away")
+            return [GroupHeld(0, 1, []) for _ in question.groups]
+
+        asked, members = Asked(), GroupMembers(hold)
+        commits = GroupCommits(asked, members, always)  # type: ignore[arg-type]
+        telling = asyncio.create_task(members.keep_telling())
+        async with members.present(InstanceName("g", "a"), "client", "10.0.0.7"):
+            is_away = True
+            await members.renew("g")
+            asked.takes = [False]
+            commits.note(G, TOPIC, 0, 1)
+            await commits.flush("g")
+            commits.check(G)
+            is_away = False
+            await members.renew("g")
+            await commits.flush("g")
+            assert [each["offsets"] for each in asked.committed] == [{NAME: 1}, {NAME: 1}]
+            assert asked.committed[-1]["voice"].member_id
+        telling.cancel()
+
+    asyncio.run(talk())
