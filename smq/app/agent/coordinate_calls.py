@@ -50,17 +50,21 @@ class CoordinateCalls:
         group = group_of(init.consumer_group)
         topic = self._topics.asked(context, topic_name(init.topic), group)
         partitions_max = max(0, init.max_partition_count) or PARTITIONS_DEFAULT
-        rebalance_s = min(max(0, init.rebalance_seconds) or REBALANCE_S_DEFAULT, REBALANCE_S_MAX)
         name = InstanceName(group, init.consumer_group_instance_id, context.owner)
         client_id = name.instance or context.peer()
         async with self._members.present(name, client_id, host_of(context.peer())):
             share = self._sharings.join(name, topic, partitions_max)
             at = _Coordinated(name, self._members, share)
-            instance = _Instance(self._topics, topic, at, self._told, 1000 * rebalance_s)
+            instance = _Instance(self._topics, topic, at, self._told, rebalance_ms(init))
             try:
                 await instance.serve(context)
             finally:
                 at.leave()
+
+
+def rebalance_ms(init: pb.SubscriberToSubCoordinatorRequest.InitMessage) -> int:
+    """How long an instance that says so at its beginning may keep a partition that is to move."""
+    return 1000 * min(max(0, init.rebalance_seconds) or REBALANCE_S_DEFAULT, REBALANCE_S_MAX)
 
 
 class _Coordinated:

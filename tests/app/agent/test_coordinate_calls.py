@@ -7,6 +7,7 @@ import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
 from smq.agent.proto.mq_schema_pb2 import Partition, Topic
+from smq.app.agent.coordinate_calls import rebalance_ms
 from tests.app.agent.doors import Doors, refused
 from tests.app.agent.streams import OpenStream, topic_of
 
@@ -65,6 +66,15 @@ def test_an_instance_that_says_nothing_loses_its_partition_all_the_same(doors: D
     assert given(two, 1) == [ranges[1]]
     silent.finish()
     two.finish()
+
+
+@pytest.mark.parametrize(
+    ("said_s", "given_ms"), [(0, 10_000), (-1, 10_000), (1, 1000), (600, 600_000), (601, 600_000)]
+)
+def test_a_partition_is_kept_for_ten_seconds_unless_another_time_is_said(
+    said_s: int, given_ms: int
+) -> None:
+    assert rebalance_ms(Request.InitMessage(rebalance_seconds=said_s)) == given_ms
 
 
 def test_bad_beginnings_have_their_status(doors: Doors) -> None:
