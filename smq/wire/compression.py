@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import cramjam
 import lz4.frame
+import numpy as np
 
 from smq.model.errors import PeerError
 from smq.wire.codec import Buffer
@@ -208,9 +209,9 @@ def _inflate_zstd(data: Buffer, bytes_max: int) -> Buffer:
     """Frames may omit their size: guess it, and retry with a larger buffer."""
     room = min(bytes_max, max(ZSTD_FIRST_GUESS_BYTES_MIN, ZSTD_GROWTH * len(data)))
     while True:
-        output = bytearray(room)
+        output = np.empty(room, np.uint8).data  # A bytearray's zeros would hold all threads up.
         try:
-            return memoryview(output)[: cramjam.zstd.decompress_into(data, output)]
+            return output[: cramjam.zstd.decompress_into(data, output)]
         except cramjam.DecompressionError as error:
             if str(error) != _ZSTD_TOO_SMALL:
                 raise

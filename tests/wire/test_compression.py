@@ -1,6 +1,8 @@
 """Compressions: other writers' output, malformed input, and bombs."""
 
 import gzip
+import os
+import resource
 import time
 import tracemalloc
 import zlib
@@ -103,6 +105,17 @@ def test_zstd_frames_need_not_say_how_large_they_are() -> None:
 def test_zstd_makes_more_room_until_it_is_enough() -> None:
     data = bytes(3 * MiB)
     assert decompress(Codec.ZSTD, compress(Codec.ZSTD, data), 4 * MiB) == data
+
+
+def test_zstd_touches_no_room_that_it_does_not_fill() -> None:
+    """To clear it takes all threads' time: 0.3 s of 100 MiB."""
+    data = os.urandom(8 * MiB)
+    compressed = compress(Codec.ZSTD, data)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    inflated = decompress(Codec.ZSTD, compressed, 64 * MiB)
+    faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+    assert inflated == data
+    assert faults * resource.getpagesize() < 2 * len(data)
 
 
 def test_lz4_frames_are_written_with_independent_blocks() -> None:
