@@ -10,10 +10,11 @@ loop in compiled code, and a run that never ends would be worth less than one th
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +39,24 @@ HALVES = {
     ),
     "slower": Half("(slow or clients or spark or sim) and not oracle and not long", 600, 3000),
 }
+
+SLOWER_MARKS = frozenset({"slow", "clients", "spark", "sim"})
+_NAMED = re.compile(rf"\bmark\.({'|'.join(sorted(SLOWER_MARKS))})\b")
+
+
+def may_hold_slower(file: Path) -> bool:
+    """Whether a file of tests names a mark of the slower half, which imports no other file."""
+    return _NAMED.search(file.read_text()) is not None
+
+
+def left_out(tests: Iterable[tuple[Path, str, Collection[str]]]) -> list[str]:
+    """The names of tests, given as (file, name, marks), that the slower half would not find.
+
+    Each of them has a mark of that half, but its file does not name one: it came from elsewhere.
+    """
+    slower = [(file, name) for file, name, marks in tests if not SLOWER_MARKS.isdisjoint(marks)]
+    found = {file: may_hold_slower(file) for file, _ in slower}
+    return [name for file, name in slower if not found[file]]
 
 
 def run(half: Half, arguments: Sequence[str] = ()) -> int:

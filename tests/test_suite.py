@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.suite import HALVES, Half, run
+from tests.suite import HALVES, SLOWER_MARKS, Half, left_out, may_hold_slower, run
 
 ANY = Half("not none_has_this", test_s=30, limit_s=60)
 
@@ -90,3 +90,24 @@ def test_each_test_belongs_to_exactly_one_half_or_is_for_a_command_of_its_own() 
         )
         assert (quick or slower) is not (marks["oracle"] or marks["long"])
         assert not (quick and slower)
+
+
+def test_the_slower_half_imports_each_file_that_names_one_of_its_marks(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    for mark in SLOWER_MARKS:
+        file.write_text(f"import pytest\npytestmark = [pytest.mark.{mark}]\n")
+        assert may_hold_slower(file)
+    file.write_text("import pytest\n@pytest.mark.slowest\ndef test_good(): pass\n")
+    assert not may_hold_slower(file)
+
+
+def test_a_test_whose_mark_its_file_does_not_name_is_reported(tmp_path: Path) -> None:
+    names, inherits = tmp_path / "test_names.py", tmp_path / "test_inherits.py"
+    names.write_text("import pytest\n@pytest.mark.sim\ndef test_good(): pass\n")
+    inherits.write_text("from elsewhere import marked\n@marked\ndef test_good(): pass\n")
+    tests = [
+        (names, "named", {"sim"}),
+        (inherits, "lost", {"sim"}),
+        (inherits, "quick", {"asyncio"}),
+    ]
+    assert left_out(tests) == ["lost"]
