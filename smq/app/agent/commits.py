@@ -7,8 +7,8 @@ their next step.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -74,7 +74,7 @@ class _Turn:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.waiting = 0
-        self.committing: asyncio.Task[None] | None = None  # The loop alone would not keep it.
+        self.committing: asyncio.Task[bool] | None = None  # The loop alone would not keep it.
 
 
 class GroupCommits:
@@ -101,12 +101,14 @@ class GroupCommits:
     async def begin(self, group: NamedGroup) -> Mapping[TopicPartition, int]:
         """A subscriber of a group begins: the group's commits. What cannot be committed now counts:
         its subscriber has acknowledged it. Raises CallRefused, BrokerError."""
-        await self.flush(group.name)
+        is_flushed = await self.flush(group.name)
         self._refused.pop(group, None)
-        find = partial(committed_offsets, group_id=group.name)
-        committed = await self._broker.ask(find, group.asker)
-        noted = self._there(self._dirty.get(group.name, {}))
-        return committed | {name: each.offset for name, each in noted.items()}
+        # What was not committed must not be on its way while the coordinator is asked.
+        async with nullcontext() if is_flushed else self._turn_of(group.name):
+            find = partial(committed_offsets, group_id=group.name)
+            committed = await self._broker.ask(find, group.asker)
+            noted = self._there(self._dirty.get(group.name, {}))
+            return committed | {name: each.offset for name, each in noted.items()}
 
     def note(self, group: NamedGroup, topic: KnownTopic, partition: int, offset: int) -> None:
         """Everything below an offset is done with. Of a topic that is gone nothing is committed:
@@ -126,15 +128,47 @@ class GroupCommits:
         """The broker stops, and the coordinator with it: wait for no commit for long."""
         self._patience_s = STOP_S
 
-    async def flush(self, name: str) -> None:
-        """Commit what is new of a group; what cannot be committed now is, later."""
+    async def flush(self, name: str) -> bool:
+        """Commit what is new of a group; False: some of it could not be, and is later."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s):
-                await self._flush(name)
+                return await self._flush(name)
+        return False
 
-    async def _flush(self, name: str) -> None:
+    async def _flush(self, name: str) -> bool:
         """A commit that has begun goes on if its caller is cancelled, and later ones wait for it:
         nobody else has what it takes, and its thread does not end before."""
+        turn = await self._enter(name)
+        turn.committing = asyncio.create_task(self._commit_in_turn(name, turn))
+        return await asyncio.shield(turn.committing)
+
+    async def _commit_in_turn(self, name: str, turn: _Turn) -> bool:
+        try:
+            noted = self._dirty.pop(name, {})
+            askers = {each.asker for each in noted.values()}
+            done = [
+                await self._commit(
+                    NamedGroup(name, asker),
+                    {at: each for at, each in noted.items() if each.asker == asker},
+                )
+                for asker in askers
+            ]
+            return all(done)
+        finally:
+            turn.lock.release()
+            self._leave(name, turn)
+
+    @asynccontextmanager
+    async def _turn_of(self, name: str) -> AsyncIterator[None]:
+        """Meanwhile nothing of a group is being committed."""
+        turn = await self._enter(name)
+        try:
+            yield
+        finally:
+            turn.lock.release()
+            self._leave(name, turn)
+
+    async def _enter(self, name: str) -> _Turn:
         turn = self._turns[name]
         turn.waiting += 1
         try:
@@ -142,33 +176,24 @@ class GroupCommits:
         except asyncio.CancelledError:
             self._leave(name, turn)
             raise
-        turn.committing = asyncio.create_task(self._commit_in_turn(name, turn))
-        await asyncio.shield(turn.committing)
-
-    async def _commit_in_turn(self, name: str, turn: _Turn) -> None:
-        try:
-            noted = self._dirty.pop(name, {})
-            for asker in {each.asker for each in noted.values()}:
-                of_asker = {at: each for at, each in noted.items() if each.asker == asker}
-                await self._commit(NamedGroup(name, asker), of_asker)
-        finally:
-            turn.lock.release()
-            self._leave(name, turn)
+        return turn
 
     def _leave(self, name: str, turn: _Turn) -> None:
         turn.waiting -= 1
         if not turn.waiting:
             del self._turns[name]
 
-    async def _commit(self, group: NamedGroup, noted: _Noted) -> None:
+    async def _commit(self, group: NamedGroup, noted: _Noted) -> bool:
+        """False: it is to be tried again."""
         try:
             await self._commit_by_member(group, noted)
         except REFUSALS as error:
             refused = refused_by(error)
             if refused.status in _AGAIN:
                 self._dirty[group.name] = noted | self._dirty[group.name]
-            else:
-                self._note_refused(group, refused)
+                return False
+            self._note_refused(group, refused)
+        return True
 
     async def _commit_by_member(self, group: NamedGroup, noted: _Noted) -> None:
         """Raises BrokerError, CallRefused."""

@@ -137,6 +137,7 @@ async def _make_room(producer: Producer, name: str, value: bytes | None, key: by
 
 def _have(cluster: Cluster, name: str, message_bytes_max: str | None) -> None:
     """Have a topic, which takes the records of another one."""
+    cluster.forget_topics()  # It may have been deleted since the last letter.
     try:
         cluster.topic(name)
     except NoSuchTopic:

@@ -253,7 +253,8 @@ class PartitionFeed:
 class FeedCursor:
     """A subscriber's place. `position` is the offset of its next record, or below it in a gap.
 
-    Records that `keep` does not want are passed over.
+    Records that `keep` does not want are passed over; `has_filtered`: there were some since it
+    began, or since it was sought elsewhere.
     """
 
     def __init__(
@@ -263,6 +264,7 @@ class FeedCursor:
         self._ahead: deque[ReadRecord] = deque()
         self._passed: list[str] = []
         self._read_to = self.position = offset
+        self.has_filtered = False
         self._is_open = True
 
     def seek(self, offset: int) -> None:
@@ -270,6 +272,7 @@ class FeedCursor:
         self._ahead.clear()
         self._passed.clear()
         self._read_to = self.position = offset
+        self.has_filtered = False
 
     def peek(self) -> ReadRecord | None:
         """The next record, if it was read already."""
@@ -294,6 +297,7 @@ class FeedCursor:
         some, read_to = block.some(self._read_to)
         kept = await self._kept(some)
         self._read_to = read_to
+        self.has_filtered |= len(kept) < len(some)
         self._passed += block.passed
         self._ahead.extend(kept)
         if not self._ahead:

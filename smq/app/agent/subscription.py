@@ -324,8 +324,9 @@ class PartitionSubscription:
             news.cancel()
         if self._reading is not None and self._reading.done():
             reading, self._reading = self._reading, None
-            if not reading.result():  # A gap may have gone by.
+            if not reading.result():  # A gap may have gone by, or records that it does not want.
                 self.window.skip_to(self.reader.position)
+                self.keeps_commit &= not self.reader.has_filtered
                 if not self.keeps_commit:
                     self._note_commit()
 

@@ -113,15 +113,55 @@ def test_an_offset_of_a_deleted_topic_is_not_committed_for_another_of_its_name()
 
 def test_an_offset_that_cannot_be_committed_now_is_committed_later() -> None:
     async def talk() -> None:
-        asked, commits = commits_with(BrokerUnavailable("away"))
+        asked = Standing()
+        asked.errors.append(BrokerUnavailable("away"))
+        commits = GroupCommits(asked, GroupMembers(nobody), always)  # type: ignore[arg-type]
         commits.note(G, TOPIC, 0, 1)
         flushing = asyncio.create_task(commits.flush("g"))
-        await asyncio.sleep(0)
+        await asked.is_asked.wait()
         commits.note(G, TOPIC, 0, 2)
-        await flushing
+        asked.free.set()
+        assert not await flushing
         commits.check(G)
-        await commits.flush("g")
+        assert await commits.flush("g")
         assert asked.committed == [{"group": "g", "offsets": {NAME: 2}, "voice": OUTSIDE}]
+
+    asyncio.run(talk())
+
+
+class Slow(Asked):
+    """A broker that takes its time to tell what is committed, and more to commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_told = asyncio.Event()
+        self.errors.append(BrokerUnavailable("away"))
+
+    async def ask(self, work: Callable[..., Any], asker: Peer | None = None) -> Any:
+        if "group_id" in work.keywords:  # type: ignore[attr-defined]
+            told = dict(self.known)
+            await asyncio.sleep(5 * commits_room.EVERY_S)
+            self.is_told.set()
+            return told
+        if not self.errors:
+            await self.is_told.wait()
+        return await super().ask(work, asker)
+
+
+def test_an_offset_is_not_on_its_way_while_the_groups_commits_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commits_room, "EVERY_S", 0.01)
+
+    async def talk() -> None:
+        asked = Slow()
+        asked.known = {NAME: 3}
+        commits = GroupCommits(asked, GroupMembers(nobody), always)  # type: ignore[arg-type]
+        keeping = asyncio.create_task(commits.keep_committing())
+        commits.note(G, TOPIC, 0, 7)
+        async with asyncio.timeout(10):
+            assert await commits.begin(G) == {NAME: 7}
+        keeping.cancel()
 
     asyncio.run(talk())
 

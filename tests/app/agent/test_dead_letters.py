@@ -5,6 +5,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from smq.agent.read_records import ReadRecord
 from smq.app.agent.dead_letters import (
     NAME_CHARACTERS_MAX,
@@ -14,8 +16,13 @@ from smq.app.agent.dead_letters import (
     topic_of,
     write,
 )
+from smq.client.kafka.admin import delete_topic
+from smq.client.locate import cluster_at
 from smq.client.names import TopicPartition
 from smq.model.names import topic_name_problem
+from tests.app.agent.doors import Doors
+from tests.app.agent.message_streams import ack, committed, filled, init, subscribed
+from tests.app.agent.streams import kafka_name, soon
 
 
 def test_a_groups_dead_letters_have_a_topic_that_may_be() -> None:
@@ -86,3 +93,20 @@ def test_letters_that_wait_for_room_leave_the_threads_to_other_calls() -> None:
         assert side.sent == len(letters)
 
     asyncio.run(talk())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_topic_of_dead_letters_that_was_deleted_is_made_again(doors: Doors) -> None:
+    topic, partition = filled(doors, 2)
+    stream = subscribed(doors, init(topic, partition, consumer_group="again"))
+    name = f"{kafka_name(topic)}.again.dlq"
+    for done, record in enumerate(stream.read_many(2), 1):
+        for _ in range(4):
+            stream.send(ack(record, nack=True))
+            stream.read()
+        stream.send(ack(record, nack=True))
+        soon(lambda done=done: committed(doors, "again", topic) == done)
+        with cluster_at(doors.smq.data_dir) as cluster:
+            delete_topic(cluster, name)
+    stream.finish()

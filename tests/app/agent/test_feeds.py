@@ -305,10 +305,13 @@ def test_a_cursor_passes_over_records_that_its_filter_refuses() -> None:
         assert await cursor.wait(5)
         assert (cursor.take().offset, cursor.position) == (3, 4)
         assert (cursor.take().offset, cursor.position) == (5, 10)
+        filtered = [cursor.has_filtered]
         wanted.clear()
         cursor.seek(2)
+        filtered.append(cursor.has_filtered)
         assert not await cursor.wait(5)
         assert cursor.position == 10
+        assert [*filtered, cursor.has_filtered] == [True, False, True]
         cursor.close()
 
     asyncio.run(talk())

@@ -24,8 +24,9 @@ from smq.client.kafka.group_admin import committed_offsets
 from smq.client.locate import cluster_at
 from tests.app.agent.doors import Doors, refused
 from tests.app.agent.lone_stream import OurShare, Part, Places, TheirEnd, starts, stream_of, until
+from tests.app.agent.message_streams import FIRST_MS
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
-from tests.app.agent.test_subscribe_calls import FIRST_MS, SEEKS
+from tests.app.agent.test_subscribe_calls import SEEKS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -17,9 +17,9 @@ from smq.app.agent.gate import RpcContext
 from smq.app.agent.server import OPTIONS, STOP_WAIT_S, STREAMS_PER_CONNECTION_MAX
 from smq.testing.smq_broker import SmqBroker
 from tests.app.agent.doors import SETTINGS, opened, refused
+from tests.app.agent.message_streams import init as message_init
 from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
 from tests.app.agent.test_record_calls import EXPLICIT, committed, fill, init as record_init
-from tests.app.agent.test_subscribe_calls import init as message_init
 
 pytestmark = pytest.mark.timeout(120)
 NUMBERED = 1000  # As many as a publisher may send again.

@@ -7,69 +7,32 @@ import grpc
 import pytest
 
 from smq.agent.proto import mq_broker_pb2 as pb
-from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, PartitionOffset, Topic
+from smq.agent.proto.mq_schema_pb2 import OffsetType, Partition, Topic
 from smq.agent.read_records import ReadRecord
 from smq.app.agent.refusals import CallRefused
 from smq.app.agent.subscribe_calls import StreamAnswers, SubscribeCalls
 from smq.app.process.status import attach_timings
-from smq.client.kafka.group_admin import committed_offsets
 from smq.client.kafka.topic_changes import alter_topic
 from smq.client.locate import cluster_at
-from smq.client.names import TopicPartition
 from smq.testing.smq_broker import SmqBroker
 from tests.app.agent.doors import SETTINGS, Doors, opened, refused
 from tests.app.agent.gone_client import GoneClient, OneSubscription
-from tests.app.agent.streams import OpenStream, kafka_name, soon, topic_of
+from tests.app.agent.message_streams import (
+    FIRST_MS,
+    ack,
+    committed,
+    fill,
+    filled,
+    init,
+    subscribed,
+    values,
+)
+from tests.app.agent.streams import kafka_name, soon, topic_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 T = OffsetType
 EXPLICIT = (("smq-ack", "explicit"),)
-FIRST_MS = 1_790_000_000_000
-
-
-def filled(doors: Doors, count: int, key: bytes | None = b"k") -> tuple[Topic, Partition]:
-    topic, [partition] = topic_of(doors)
-    fill(doors, topic, range(count), key)
-    return topic, partition
-
-
-def fill(doors: Doors, topic: Topic, numbers: range, key: bytes | None = b"k") -> None:
-    with doors.smq.connect() as client, client.producer() as producer:
-        for number in numbers:
-            sent: dict[str, Any] = {"key": key, "timestamp_ms": FIRST_MS + number, "partition": 0}
-            producer.send(kafka_name(topic), b"%d" % number, **sent)
-
-
-def init(topic: Topic, partition: Partition, kind: int = 0, **rest: Any) -> Any:
-    place = {each: rest.pop(each) for each in ("start_offset", "start_ts_ns") if each in rest}
-    said = pb.SubscribeMessageRequest.InitMessage(
-        topic=topic,
-        partition_offset=PartitionOffset(partition=partition, **place),
-        offset_type=kind,  # type: ignore[arg-type]
-        **({"consumer_group": "g", "consumer_id": topic.name} | rest),
-    )
-    return pb.SubscribeMessageRequest(init=said)
-
-
-def ack(record: Any, **rest: Any) -> Any:
-    said = pb.SubscribeMessageRequest.AckMessage(
-        ts_ns=record.data.ts_ns, key=record.data.key, **rest
-    )
-    return pb.SubscribeMessageRequest(ack=said)
-
-
-def subscribed(doors: Doors, *requests: Any, **options: Any) -> OpenStream:
-    return OpenStream(doors.broker.SubscribeMessage, *requests, **options)
-
-
-def values(answers: list[Any]) -> list[bytes]:
-    return [each.data.value for each in answers if each.WhichOneof("message") == "data"]
-
-
-def committed(doors: Doors, group: str, topic: Topic) -> int | None:
-    with cluster_at(doors.smq.data_dir) as cluster:
-        return committed_offsets(cluster, group).get(TopicPartition(kafka_name(topic), 0))
 
 
 def first_of(doors: Doors, *requests: Any) -> Any:
@@ -326,6 +289,15 @@ def test_a_record_that_a_filter_holds_back_counts_as_acknowledged(doors: Doors) 
         ack = acks(ts_ns=each.data.ts_ns, key=each.data.key)
         stream.send(pb.SubscribeMessageRequest(ack=ack))
     soon(lambda: committed(doors, "filters", topic) == 10)
+    stream.finish()
+
+
+def test_a_filter_that_wants_nothing_behind_an_exact_place_moves_the_commit(doors: Doors) -> None:
+    topic, partition = filled(doors, 10)
+    exact = {"kind": T.EXACT_OFFSET, "start_offset": 1}
+    message = init(topic, partition, consumer_group="none", filter="_key = 'none'", **exact)
+    stream = subscribed(doors, message)
+    soon(lambda: committed(doors, "none", topic) == 10)
     stream.finish()
 
 

@@ -52,7 +52,7 @@ class Log:
         self._rows = [*offsets]
         self._ahead = deque(map(row, offsets))
         self.position = 0
-        self.closed = False
+        self.closed = self.has_filtered = False
         self.passed: list[str] = []
         self._more = asyncio.Event()
         self._gap_end = 0
@@ -61,6 +61,11 @@ class Log:
         """All up to an offset are no records: of an aborted transaction."""
         self._gap_end = end
         self._more.set()
+
+    def append_unwanted(self, end: int) -> None:
+        """The subscriber's filter wants none of the records up to an offset."""
+        self.has_filtered = True
+        self.append_gap(end)
 
     def append(self, offset: int) -> None:
         self._rows.append(offset)
@@ -90,6 +95,7 @@ class Log:
 
     def seek(self, offset: int) -> None:
         self.position = offset
+        self.has_filtered = False
         self._ahead = deque(row(each) for each in self._rows if each >= offset)
 
     def close(self) -> None:
@@ -114,8 +120,8 @@ class Noted:
         assert (topic, partition) == (TOPIC, 0)
         self.offsets.append(offset)
 
-    async def flush(self, _: str) -> None:
-        pass
+    async def flush(self, _: str) -> bool:
+        return True
 
 
 class Running:
@@ -249,6 +255,23 @@ def test_a_gap_behind_an_exact_seek_is_not_committed_and_one_behind_a_reset_is()
     asyncio.run(talk())
 
 
+def test_records_behind_an_exact_place_that_a_filter_does_not_want_are_committed() -> None:
+    async def talk() -> None:
+        log = Log()
+        async with running(log, keeps_commit=True) as found:
+            log.append_unwanted(12)
+            await gap_seen(found, 12)
+            assert found.commits.offsets == [12]
+            await found.seek(5)
+            await gap_seen(found, 12)
+            assert found.commits.offsets == [12]
+            log.append_unwanted(20)
+            await gap_seen(found, 20)
+            assert found.commits.offsets == [12, 20]
+
+    asyncio.run(talk())
+
+
 class Full:
     """A broker's side whose producer has no room at first."""
 
@@ -290,6 +313,36 @@ def test_a_dead_letter_without_room_is_written_again_and_ends_no_stream(
             await gap_seen(found, 1)
             assert full.tries == 2
             assert found.commits.offsets == [1]
+
+    asyncio.run(talk())
+
+
+class Deaf(Full):
+    """A broker's side whose producer never has room."""
+
+    def must_wait(self, *_: object) -> bool:
+        return True
+
+    def wait_for_room(self, *_: object) -> None:
+        self.tries += 1
+        raise BufferFull("32 MiB linger")
+
+
+def test_a_seek_forgets_a_dead_letter_that_waits() -> None:
+    async def talk() -> None:
+        async with running(Log(0, 1)) as found:
+            deaf: Any = Deaf()
+            found.subscription.broker = deaf
+            for delivery in range(1, DELIVERIES_MAX + 1):
+                assert (0, delivery) in await found.read(2 if delivery == 1 else 1)
+                found.subscription.release(0)
+            async with asyncio.timeout(10):
+                while not deaf.tries:  # noqa: ASYNC110  (it has no event)
+                    await asyncio.sleep(0)
+            await found.seek(1)
+            assert await found.read(2) == [SAID, (1, 1)]
+            found.subscription.acknowledge(1)
+            await gap_seen(found, 2)
 
     asyncio.run(talk())
 
