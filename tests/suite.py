@@ -21,23 +21,27 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-PROCESSES = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """`marks` choose the tests; a test may take `test_s` seconds, all together `limit_s`."""
+    """`marks` choose the tests, which so many `processes` share; a test may take `test_s` seconds,
+    all together `limit_s`."""
 
     marks: str
+    processes: int
     test_s: int
     limit_s: int
 
 
 HALVES = {
     "quick": Half(
-        "not slow and not clients and not oracle and not spark and not sim and not long", 300, 1500
+        "not slow and not clients and not oracle and not spark and not sim and not long",
+        2,
+        300,
+        1500,
     ),
-    "slower": Half("(slow or clients or spark or sim) and not oracle and not long", 600, 3000),
+    # These wait for brokers and other programs: two leave half of two cores idle.
+    "slower": Half("(slow or clients or spark or sim) and not oracle and not long", 3, 600, 3000),
 }
 
 SLOWER_MARKS = frozenset({"slow", "clients", "spark", "sim"})
@@ -70,7 +74,7 @@ def run(half: Half, arguments: Sequence[str] = ()) -> int:
             *("--timeout", str(half.test_s), "-o", f"cache_dir={Path(cache, 'cache')}"),
             *arguments,
         )
-        status = _call((*pytest_, "-n", str(PROCESSES), "--dist", "worksteal"), half.limit_s)
+        status = _call((*pytest_, "-n", str(half.processes), "--dist", "worksteal"), half.limit_s)
         if status != pytest.ExitCode.TESTS_FAILED:
             return status
         print("\nFailed tests run once more, alone:", flush=True)  # noqa: T201

@@ -10,7 +10,7 @@ import pytest
 
 from tests.suite import HALVES, SLOWER_MARKS, Half, left_out, may_hold_slower, run
 
-ANY = Half("not none_has_this", test_s=30, limit_s=60)
+ANY = Half("not none_has_this", processes=2, test_s=30, limit_s=60)
 
 
 def write(directory: Path, body: str) -> tuple[str, ...]:
