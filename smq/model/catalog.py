@@ -6,8 +6,9 @@ keeps its line, and a decoder keeps its object.
 
 A partition's number is never used again (`Topic.partition_numbers`). Frames and files refer to
 partitions by number, so a topic created under an old name sees none of the old one's bytes. A
-partition belongs to one log for life (`Topic.logs`); of N nodes the one at k mod N serves log k,
-and leads its partitions (`Topic.leader`).
+partition is led in one log (`Topic.logs`); of N nodes the one at k mod N serves log k, and leads
+its partitions (`Topic.leader`). A partition may move to another log: `Topic.moves` has the logs
+that have led it, each of which keeps what it has.
 """
 
 import json
@@ -44,6 +45,50 @@ class Leader(NamedTuple):
     epoch: int
 
 
+class Leadership(NamedTuple):
+    """The offsets [start, end) of a partition that one log has led; `end` is None: it leads now.
+
+    `epoch`: the leader epoch in which it began. Starts of its node may have raised it since, to
+    less than the next leadership's.
+    """
+
+    epoch: int
+    log: int
+    start: int
+    end: int | None
+
+
+class Moved(NamedTuple):
+    """A partition that has moved, or is to: which logs have led it, and whether it is moving.
+
+    epoch        at least this is the leader's: of its newest leadership, or, while it moves, the
+                 highest in which it may lead or have led
+    target       the log that it moves to; None: it does not move
+    attempt      how often it was to move
+    leaderships  oldest first, with growing epochs, each from where the one before ends. The first
+                 may stand for several that lie below all that any log still has
+    """
+
+    epoch: int
+    target: int | None
+    attempt: int
+    leaderships: tuple[Leadership, ...]
+
+    def invariants(self) -> None:
+        """Assert that the leaderships follow each other, and that the last one alone is open."""
+        *ended, newest = self.leaderships
+        assert newest.end is None
+        assert self.epoch >= newest.epoch
+        assert self.target != newest.log
+        for one, following in zip(ended, self.leaderships[1:], strict=True):
+            assert one.epoch < following.epoch
+            assert one.end is not None
+            assert one.start <= one.end == following.start
+
+
+FIRST_EPOCH = 0  # A partition's that has never moved: what its node's generation says is higher.
+
+
 def node_of_log(log: int, nodes: Sequence[AnyNode]) -> AnyNode:
     """The node (or id) that serves a log; `nodes` are all of them, in order."""
     return nodes[log % len(nodes)]
@@ -56,6 +101,7 @@ class Topic:
     Immutable, as is all it holds: its line is encoded once.
 
     `configs` holds only what was set for this topic; defaults are in `smq.model.topic_configs`.
+    `moves` has, by index, the partitions that have moved or are to; their newest log is in `logs`.
     """
 
     name: str
@@ -64,6 +110,7 @@ class Topic:
     logs: tuple[int, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
     namespace: str = NAMESPACE_DEFAULT
+    moves: Mapping[int, Moved] = field(default_factory=dict)
     # What smq.model.topic_settings derives, by the broker's config.
     derived: list[tuple[object, object]] = field(
         default_factory=list, init=False, repr=False, compare=False
@@ -94,10 +141,29 @@ class Topic:
         return node_of_log(self.logs[index], nodes)
 
     def leader(self, index: int, nodes: Sequence[Node]) -> Leader:
-        """Who leads a partition, and in which epoch: that of the generation in which the node
-        opened the partition's log."""
+        """Who leads a partition, and in which epoch: at least the generation in which the node
+        opened the partition's log.
+
+        A node that starts while a partition moves takes no new epoch for it. So its generation does
+        not count then: a client that has seen an epoch ignores all lower ones.
+        """
         node = self.node(index, nodes)
-        return Leader(node, node.generation)
+        moved = self.moves.get(index)
+        if moved is None:
+            return Leader(node, node.generation)
+        is_moving = moved.target is not None
+        return Leader(node, moved.epoch if is_moving else max(moved.epoch, node.generation))
+
+    def moved(self, index: int) -> Moved:
+        """The leaderships of a partition, also of one that has never moved."""
+        never = Leadership(FIRST_EPOCH, self.logs[index], 0, None)
+        return self.moves.get(index) or Moved(FIRST_EPOCH, None, 0, (never,))
+
+    def epochs_before(self, index: int, epoch: int) -> list[tuple[int, int]]:
+        """The epochs below one in which other logs have led a partition, each with the offset where
+        it began, oldest first. The leader knows those of its own leadership itself."""
+        *ended, _ = self.moved(index).leaderships
+        return [(each.epoch, each.start) for each in ended if each.epoch < epoch]
 
     def line(self) -> str:
         """This topic as one line of JSON. Made once: each new catalog has all lines."""
@@ -110,7 +176,8 @@ class Topic:
                 self.logs,
                 dict(self.configs),
             )
-            self._line.append(json.dumps(fields, separators=(",", ":")))
+            moves = (sorted(self.moves.items()),) if self.moves else ()
+            self._line.append(json.dumps((*fields, *moves), separators=(",", ":")))
         return self._line[0]
 
 
@@ -121,10 +188,16 @@ _decoded: WeakValueDictionary[str, Topic] = WeakValueDictionary()
 def _topic_of_line(line: str) -> Topic:
     topic = _decoded.get(line)
     if topic is None:
-        namespace, name, topic_id, numbers, logs, configs = json.loads(line)
-        topic = Topic(name, UUID(hex=topic_id), tuple(numbers), tuple(logs), configs, namespace)
+        namespace, name, topic_id, numbers, logs, configs, *moves = json.loads(line)
+        places = tuple(numbers), tuple(logs)
+        moved = {index: _moved(*fields) for each in moves for index, fields in each}
+        topic = Topic(name, UUID(hex=topic_id), *places, configs, namespace, moved)
         _decoded[line] = topic
     return topic
+
+
+def _moved(epoch: int, target: int | None, attempt: int, rows: Sequence[Sequence[int]]) -> Moved:
+    return Moved(epoch, target, attempt, tuple(Leadership(*row) for row in rows))
 
 
 INTERNAL_PARTITIONS = 50  # Kafka's defaults of offsets.topic.num.partitions and its sister.

@@ -4,7 +4,7 @@ A question names the type of its answer: `class FindEnds(Question[Ends])`. The a
 or Failed; a misspelt field is a type error. smq.wire.internal.form encodes both.
 
     shard  ──FOR_SEALER──▶               sealer    ──FOR_WORKER──▶  its workers
-    sealer, its workers  ──FOR_SHARD──▶ shard
+    sealer, its workers  ──FOR_SHARD──▶ shard, also from the coordinator and other shards
     shards, workers  ──FOR_COORDINATOR──▶  coordinator
 
 `number` is a partition's number in the catalog, `node` the id of the shard that leads it.
@@ -18,6 +18,7 @@ from smq.model.topic_settings import TopicSettings
 from smq.wire.internal.form import Question, by_name
 from smq.wire.internal.groups import HoldGroups
 from smq.wire.internal.manifest import FOR_MANIFEST
+from smq.wire.internal.moves import AdoptPartition, ClosePartition, ReadState, ReadTail
 from smq.wire.internal.reads import Cold, Inline, MakeInline, NewestRecord, OffsetForTime
 from smq.wire.internal.telemetry import FindPush, ListPushes
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, SyncLogs, WriteMarkers
@@ -226,6 +227,10 @@ FOR_SHARD = by_name(
     FollowRights,
     ListPushes,
     FindPush,
+    ClosePartition,
+    AdoptPartition,
+    ReadState,
+    ReadTail,
 )
 
 
