@@ -6,6 +6,7 @@ that reads it. So a store is looked through before anything is made of it.
 
     text       is UTF-8; names are as long as a request can make them
     topics     have a name by Kafka's rules, all their partitions, and configs that can be read
+    moves      leave each partition one leader, and each offset one leadership
     users      have a name, and keys of a mechanism that there is
     rules      are of kinds that there are, about something, and about somebody
     quotas     are numbers, of somebody
@@ -54,6 +55,12 @@ _PARTITIONS = (
     "SELECT topic_id FROM partitions GROUP BY topic_id "
     "HAVING min(partition) = 0 AND max(partition) = count(*) - 1"
 )
+# A leadership ends where the next one of its partition begins; the last one has no end.
+_GAPS = (
+    "SELECT partition_number, epoch FROM (SELECT partition_number, epoch, end_offset,"
+    " lead(start_offset) OVER (PARTITION BY partition_number ORDER BY epoch) AS next_start"
+    " FROM leaderships) WHERE end_offset IS NOT next_start"
+)
 _TWICE = (
     "(group_id, {0}) IN (SELECT group_id, {0} FROM group_members WHERE {0} NOT NULL"
     " GROUP BY group_id, {0} HAVING count(*) > 1)"
@@ -88,6 +95,37 @@ _IMPOSSIBLE = (
         "partitions",
         f"number NOT BETWEEN 1 AND {INT32_MAX} OR log NOT BETWEEN 0 AND {_LOG_MAX}",
         "a partition in an impossible place",
+    ),
+    (
+        "partitions",
+        (
+            f"target NOT BETWEEN 0 AND {_LOG_MAX} OR target = log"
+            " OR target NOT NULL AND attempt = 0"
+            f" OR epoch NOT BETWEEN 0 AND {INT32_MAX} OR attempt NOT BETWEEN 0 AND {INT64_MAX // 2}"
+        ),
+        "a move that nobody can have begun",
+    ),
+    (
+        "partitions",
+        (
+            "attempt > 0 AND NOT EXISTS (SELECT 1 FROM leaderships WHERE partition_number = number"
+            " AND end_offset IS NULL AND leaderships.log = partitions.log"
+            " AND leaderships.epoch <= partitions.epoch)"
+        ),
+        "a partition that nobody leads",
+    ),
+    (
+        "leaderships",
+        (
+            f"log NOT BETWEEN 0 AND {_LOG_MAX} OR epoch NOT BETWEEN 0 AND {INT32_MAX}"
+            f" OR start_offset NOT BETWEEN 0 AND {INT64_MAX // 2} OR end_offset < start_offset"
+        ),
+        "a leadership that no log can have had",
+    ),
+    (
+        "leaderships",
+        f"(partition_number, epoch) IN ({_GAPS})",
+        "leaderships that do not follow each other",
     ),
     (
         "counters",

@@ -95,7 +95,11 @@ def partition_numbers(path: Path) -> set[int]:
 def log_count_of(path: Path) -> int:
     """How many logs there must be for the partitions in such a store. Raises StoreError."""
     with _failures_told(path), closing(_connect(path)) as store:
-        [(last,)] = store.execute("SELECT max(log) FROM partitions").fetchall()
+        question = (
+            "SELECT max(log) FROM (SELECT log FROM partitions UNION ALL SELECT log FROM leaderships"
+            " UNION ALL SELECT target FROM partitions)"
+        )
+        [(last,)] = store.execute(question).fetchall()
         return 0 if last is None else int(last) + 1
 
 

@@ -19,6 +19,7 @@ _REFERRING = {
     "transaction_partitions": "transactional_id",
     "segments": "base_offset",
     "undecided_segments": "base_offset",
+    "leaderships": "epoch",
 }
 _SOME = "SELECT number FROM partitions WHERE topic_id = ? ORDER BY partition LIMIT 50"
 

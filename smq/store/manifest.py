@@ -14,16 +14,15 @@ from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
-from uuid import UUID
 
 from smq.model.catalog import Topic
-from smq.model.errors import PreconditionFailed, StoreError
-from smq.model.names import is_valid_topic_name
+from smq.model.errors import PreconditionFailed
 from smq.model.segments import UNDECIDED, Segment
 from smq.store.condemned_payloads import CondemnedPayloads
 from smq.store.database import Database
 from smq.store.deleted_topics import NAMESPACE as DELETED
 from smq.store.payload_names import PayloadNames
+from smq.store.stored_topics import stored_topics
 
 SEGMENT_KINDS = ("parquet", "raw")
 IDS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
@@ -118,27 +117,7 @@ class Manifest:
 
     def topics(self) -> list[Topic]:
         """Every topic, sorted by namespace and name."""
-        partitions: dict[str, list[tuple[int, int]]] = {}
-        for topic_id, number, log in self._database.rows(
-            "SELECT topic_id, number, log FROM partitions ORDER BY topic_id, partition"
-        ):
-            partitions.setdefault(topic_id, []).append((number, log))
-        configs: dict[str, dict[str, str]] = {}
-        for topic_id, name, value in self._database.rows("SELECT * FROM configs"):
-            configs.setdefault(topic_id, {})[name] = value
-        topics = []
-        for topic_id, namespace, name in self._database.rows(
-            "SELECT id, namespace, name FROM topics WHERE namespace != ? ORDER BY namespace, name",
-            (DELETED,),
-        ):
-            if not (is_valid_topic_name(name) and is_valid_topic_name(namespace)):
-                raise StoreError("store.sqlite", f"{namespace}/{name!r} is no topic's name")
-            numbers, logs = zip(*partitions[topic_id], strict=True)
-            topic = Topic(
-                name, UUID(hex=topic_id), numbers, logs, configs.get(topic_id, {}), namespace
-            )
-            topics.append(topic)
-        return topics
+        return stored_topics(self._database)
 
     def has_topic(self, namespace: str, name: str) -> bool:
         """Whether the topic exists."""

@@ -341,6 +341,36 @@ MIGRATIONS = (
     DELETE FROM configs WHERE name = 'min.cleanable.dirty.ratio'
         AND length(CAST(value AS BLOB)) != length(value);
     """,
+    # Which logs have led a partition, and where it moves (docs/leadership.md). A partition that was
+    # never to move has attempt 0 and no leaderships. Moves that have ended, the newest of them.
+    """
+    ALTER TABLE partitions ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE partitions ADD COLUMN target INTEGER;
+    ALTER TABLE partitions ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0;
+
+    CREATE TABLE leaderships (
+        partition_number INTEGER NOT NULL REFERENCES partitions ON DELETE CASCADE,
+        epoch INTEGER NOT NULL,
+        log INTEGER NOT NULL,
+        start_offset INTEGER NOT NULL,
+        end_offset INTEGER,
+        PRIMARY KEY (partition_number, epoch)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE moves (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        began_ms INTEGER NOT NULL,
+        took_ms INTEGER NOT NULL,
+        topic TEXT NOT NULL,
+        partition INTEGER NOT NULL,
+        source INTEGER NOT NULL,
+        target INTEGER NOT NULL,
+        principal TEXT NOT NULL,
+        client_host TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        outcome TEXT NOT NULL
+    );
+    """,
 )
 
 # SQL functions that the steps call.

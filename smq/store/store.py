@@ -20,7 +20,9 @@ from smq.store.database import NUMBERS_MAX, Database
 from smq.store.deleted_topics import DeletedTopics
 from smq.store.kept_times import clamp_times
 from smq.store.layouts import Layouts
+from smq.store.leaderships import Leaderships
 from smq.store.manifest import WritableManifest
+from smq.store.moves import MoveTable
 from smq.store.protocols import packed, unpacked
 from smq.store.resource_configs import ResourceConfigs
 from smq.store.rows import CommittedOffset, GroupChange, StoredGroup, StoredMember
@@ -57,6 +59,7 @@ class Store:
         self.resource_configs = ResourceConfigs(database, self.config_changes)
         self.access = AccessTables(database)
         self.layouts = Layouts(database)
+        self.leaderships, self.moves = Leaderships(database), MoveTable(database)
 
     @classmethod
     def open(cls, path: Path) -> Self:

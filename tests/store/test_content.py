@@ -78,7 +78,16 @@ def transaction(state: str, epoch: int) -> str:
 
 
 OTHER_TOPIC = "INSERT INTO topics VALUES ('{0:032x}', '{1}', '{2}', 5)".format
-OTHER_PARTITION = "INSERT INTO partitions VALUES ({1}, '{0:032x}', 0, 0, 0)".format
+OTHER_PARTITION = (
+    "INSERT INTO partitions (number, topic_id, partition, log) VALUES ({1}, '{0:032x}', 0, 0)"
+).format
+MOVED = "UPDATE partitions SET attempt = 1, epoch = 9, log = 1 WHERE number = 2"
+
+
+def moved(*rows: str) -> str:
+    """Partition 2 has moved to log 1, with other leaderships: epoch, log, start and end."""
+    inserts = [f"INSERT INTO leaderships VALUES (2, {row})" for row in rows]
+    return "; ".join([MOVED, *inserts])
 
 
 def letters(count: int) -> str:
@@ -137,6 +146,21 @@ CRAFTED = [
         "partitions",
         "a partition in an impossible place",
     ),
+    ("UPDATE partitions SET target = 1", "partitions", "a move that nobody can have begun"),
+    ("UPDATE partitions SET attempt = -1", "partitions", "a move that nobody can have begun"),
+    ("UPDATE partitions SET epoch = 1 << 31", "partitions", "a move that nobody can have begun"),
+    (
+        f"{moved('9, 1, 0, NULL')}; UPDATE partitions SET target = 1 WHERE number = 2",
+        "partitions",
+        "a move that nobody can have begun",
+    ),
+    (MOVED, "partitions", "a partition that nobody leads"),
+    (moved("9, 0, 0, NULL"), "partitions", "a partition that nobody leads"),
+    (moved("10, 1, 0, NULL"), "partitions", "a partition that nobody leads"),
+    (moved("3, 0, 5, 4", "9, 1, 4, NULL"), "leaderships", "that no log can have had"),
+    (moved("3, 256, 0, 4", "9, 1, 4, NULL"), "leaderships", "that no log can have had"),
+    (moved("3, 0, 0, 4", "9, 1, 5, NULL"), "leaderships", "do not follow each other"),
+    (moved("3, 0, 0, NULL", "9, 1, 0, NULL"), "leaderships", "do not follow each other"),
     ("UPDATE counters SET next = -1", "counters", "a number that nobody can have reached"),
     (
         "UPDATE counters SET next = 9223372036854775807 WHERE name = 'producer_id'",
