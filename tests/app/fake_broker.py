@@ -4,7 +4,7 @@
 
 A process answers each connection to its listener (TCP for shards, unix for the others) with one
 line of JSON about itself. Behaviours: `refuse` (with a sentence), `die` (whenever it is started),
-`die-once`, `hang` (when asked to stop), `bug` (an exception).
+`die-once`, `hang` (when asked to stop), `bug` (an exception), `draw` (an epoch, at its start).
 """
 
 import json
@@ -20,7 +20,9 @@ from subprocess import PIPE, Popen
 from typing import Any
 
 from smq.app.process.clock import monotonic_ms
+from smq.app.process.epochs import EpochDraws
 from smq.app.process.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, shard_name
+from smq.app.process.loop import Loop
 from smq.app.process.machine import this_machine
 from smq.app.process.program import ONE_THREAD
 from smq.app.process.status import Status, read_status
@@ -56,7 +58,16 @@ def about_me(inheritance: Inheritance) -> dict[str, Any]:
         "mapped": sorted({int(found[1]) for found in map(RING.search, maps) if found}),
         "open": [str(fd.readlink()) for fd in (process / "fd").iterdir() if fd.is_symlink()],
         "threads": len([*(process / "task").iterdir()]),
+        "epoch_sockets": sorted(inheritance.epoch_sockets),
     }
+
+
+def draw_epoch(inheritance: Inheritance) -> int | None:
+    loop, drawn = Loop(), list[int | None]()
+    EpochDraws(loop, inheritance.epoch_sockets[COORDINATOR]).draw(drawn.append)
+    while not drawn:
+        loop.run_once(1)
+    return drawn[0]
 
 
 def run(name: str, listener: socket.socket, inheritance: Inheritance, behaviour: str) -> None:
@@ -68,13 +79,14 @@ def run(name: str, listener: socket.socket, inheritance: Inheritance, behaviour:
     if behaviour == "die" or (behaviour == "die-once" and not once.exists()):
         once.touch()
         os._exit(3)
+    epoch = draw_epoch(inheritance) if behaviour == "draw" else None
     inheritance.report_ready()
     while not inheritance.stop_requested() or behaviour == "hang":
         ready = wait_readable([listener.fileno(), inheritance.stop.fd], 1)
         if listener.fileno() in ready:
             sock, _ = listener.accept()
             with sock:
-                sock.sendall(json.dumps(about_me(inheritance)).encode() + b"\n")
+                sock.sendall(json.dumps(about_me(inheritance) | {"epoch": epoch}).encode() + b"\n")
 
 
 def main() -> int:

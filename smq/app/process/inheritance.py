@@ -7,7 +7,7 @@ successor continues with them. Each process gets only its share.
                   and in the directory that all users may pass "kafka-i" and "door-i"
                   and a socket by which alone requests of clients reach the coordinator;
                   and where front and agent ask for their users, "front-i" and "agent-i"
-    coordinator   unix listeners "coordinator" and "relays"
+    coordinator   unix listeners "coordinator" and "relays", and the socket to draw epochs by
     sealer        unix listener "sealer"
     front         the HTTP listener, the token of the console's actions, and sockets by which alone
                   it asks shards for users who have logged in
@@ -38,6 +38,7 @@ RELAYS = "relays"  # Where the coordinator takes requests of clients, and whose 
 SEALER = "sealer"
 FRONT = "front"
 AGENT = "agent"
+SUPERVISOR = "supervisor"  # It is no process of an Inheritance, but has an end of a socket.
 
 
 def shard_name(node_id: int) -> str:
@@ -142,6 +143,7 @@ class Inheritance:
     relays_fd: int = -1
     front_fds: Mapping[int, int] = field(default_factory=dict)
     agent_fds: Mapping[int, int] = field(default_factory=dict)
+    epoch_sockets: Mapping[str, socket.socket] = field(default_factory=dict)
     ready_fd: int = -1
     has_served: bool = False
 
@@ -178,6 +180,7 @@ class Inheritance:
             relays_fd=-1 if node_id is None else self.relays_fd,
             front_fds=self.front_fds if name == FRONT else {},
             agent_fds=self.agent_fds if name == AGENT else {},
+            epoch_sockets={k: each for k, each in self.epoch_sockets.items() if k == name},
         )
         for fd in self._ways_closed_to(name, node_id):
             os.close(fd)
@@ -208,6 +211,7 @@ class Inheritance:
         others = (each for i, each in self.tcp_listeners.items() if i != node_id)
         yield from chain.from_iterable(each.values() for each in others)
         yield from (each for key, each in self.unix_listeners.items() if key not in names)
+        yield from (each for key, each in self.epoch_sockets.items() if key != name)
 
     def stop_requested(self) -> bool:
         """Whether to drain and return from main."""

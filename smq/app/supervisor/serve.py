@@ -27,6 +27,7 @@ from shm.segment import LogMemory
 from shm.timings import Timings
 from smq.app.agent.main import why_no_grpc
 from smq.app.process.clock import wall_ms
+from smq.app.process.epochs import epoch_sockets
 from smq.app.process.inheritance import (
     COORDINATOR,
     RELAYS,
@@ -136,6 +137,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         addresses=_addresses(config, runtime_dir, tcp_listeners, doors),
         trusted=trusted,
         **doors.ways(),
+        epoch_sockets=epoch_sockets(),
         decoy_secret=_decoy_secret(config),
         unix_listeners=doors.listeners,
         stop=Stop(),

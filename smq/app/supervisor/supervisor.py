@@ -4,7 +4,8 @@ watches and restarts.
 It touches no data and always has a single thread, so a fork copies nothing in motion.
 
 A process that dies is restarted at once, with growing pauses if it keeps dying young. A restarted
-shard gets the next generation, made durable before the fork. SIGTERM, SIGINT and SIGHUP stop the
+shard gets the next generation, made durable before the fork; leader epochs that the coordinator
+draws come from the same counter. SIGTERM, SIGINT and SIGHUP stop the
 broker: the agent is asked to end first, for its last commits need the others; then these are, and
 all are killed at the deadline.
 
@@ -22,11 +23,13 @@ from typing import NamedTuple
 from shm.cluster import Node
 from smq.app.process import child
 from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.epochs import give_epochs
 from smq.app.process.inheritance import (
     AGENT,
     COORDINATOR,
     FRONT,
     SEALER,
+    SUPERVISOR,
     Inheritance,
     Stop,
     shard_name,
@@ -132,6 +135,9 @@ class Supervisor:
         self.loop.register(self.estate.stop.fd, select.EPOLLIN, lambda _: self._stop())
         for process in self.processes:
             self._start(process)
+        if SUPERVISOR in self.estate.epoch_sockets:
+            end = self.estate.epoch_sockets[SUPERVISOR]
+            give_epochs(self.loop, end, self.directory.take_generation)
         self.loop.call_later(LATE_MS, self._tell_who_is_late)
         self.loop.call_later(timeline.KEEP_EVERY_MS, self._keep_time)
         self.loop.run()

@@ -66,6 +66,22 @@ def test_a_killed_shard_comes_back_with_the_next_generation(tmp_path: Path) -> N
         assert broker.status().processes["shard-2"].restarts == 1
 
 
+def test_an_epoch_that_the_coordinator_draws_and_a_generation_are_never_the_same(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, 1, "coordinator=draw") as broker:
+        assert broker.ask("coordinator")["epoch"] == 1
+        os.kill(broker.pid("shard-1"), signal.SIGKILL)
+        assert broker.ask_shard(1)["generation"] == 2
+        os.kill(broker.pid("coordinator"), signal.SIGKILL)
+        eventually(lambda: broker.status().ready, "the coordinator reports ready again")
+        assert broker.ask("coordinator")["epoch"] == 3
+        for about in (broker.ask_shard(1), broker.ask("sealer")):
+            assert (about["epoch"], about["epoch_sockets"]) == (None, [])
+    with running(tmp_path, 1) as broker:
+        assert broker.ask_shard(1)["generation"] == 4
+
+
 def test_the_front_inherits_the_http_listener_and_no_shared_memory(tmp_path: Path) -> None:
     with running(tmp_path, 1, "front=") as broker:
         console, ready = broker.lines[-2:]
