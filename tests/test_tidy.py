@@ -68,6 +68,7 @@ WALL_TIME = {
     "smq/app/coordinator/main.py": "likewise",
     "smq/app/coordinator/server.py": "likewise",
     "smq/cli/unserved.py": "likewise",
+    "smq/coordinator/moves.py": "what people read of moves: when one was asked for",
     "smq/app/supervisor/timeline.py": "how long the host was down: nothing else can tell",
     # Kafka's definitions.
     "shm/kernels/log/append.py": "log append time; what a record's time may be",

@@ -11,6 +11,7 @@ from smq.coordinator.cleaning import Cleaning
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.inputs import Chance
+from smq.coordinator.moves import Moves
 from smq.coordinator.mutations import Mutations
 from smq.coordinator.offsets import CommittedOffsets
 from smq.coordinator.producer_ids import ProducerIds
@@ -27,8 +28,8 @@ LED_MAX = 10_000  # A megabyte.
 
 
 class Coordinator:
-    """Topics, groups, offsets, producer ids and transactions over one store. Raises StoreError:
-    the store has more than fits (smq.coordinator.topics)."""
+    """Topics, groups, offsets, producer ids, transactions and moves over one store. Raises
+    StoreError: the store has more than fits (smq.coordinator.topics)."""
 
     def __init__(
         self, store: Store, config: Config, cluster: Cluster, chance: Chance, now: Now
@@ -54,6 +55,9 @@ class Coordinator:
         parts = self.settings, self.topics, self.groups, self.transactions
         self.offsets = CommittedOffsets(store, *parts, self._find_place, now)
         self.cleaning = Cleaning(store)
+        generation_of = cluster.generation_of
+        self.moves = Moves(store, self.topics, self.transactions, self.access, generation_of)
+        self.moves.give_up_unfinished(now)
         self.take_settings()
 
     @property

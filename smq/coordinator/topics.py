@@ -6,7 +6,7 @@ replication factor above 1 is refused, since SMQ cannot keep copies on other hos
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
@@ -14,8 +14,17 @@ from typing import NamedTuple
 from smq.coordinator.catalog_room import CatalogRoom
 from smq.coordinator.config_room import ConfigRoom
 from smq.coordinator.inputs import Chance, random_uuid
+from smq.coordinator.log_room import LogRoom, rows_of
 from smq.model import record_types, topic_schema
-from smq.model.catalog import INTERNAL_TOPICS, NAMESPACE_DEFAULT, Catalog, Published, Topic
+from smq.model.catalog import (
+    INTERNAL_TOPICS,
+    NAMESPACE_DEFAULT,
+    Catalog,
+    Moved,
+    Published,
+    Topic,
+    node_of_log,
+)
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode, StoreError
 from smq.model.given_configs import understood
@@ -43,12 +52,14 @@ class NewTopic:
 
 
 class Cluster(NamedTuple):
-    """Facts that are fixed while the broker runs."""
+    """Facts that are fixed while the broker runs, and the generation in which a node has opened its
+    logs."""
 
     id: str
     log_count: int
     partitions_per_log_max: int
     catalog_bytes_max: int
+    generation_of: Callable[[int], int] = lambda _node: 0
 
 
 class Topics:
@@ -64,7 +75,7 @@ class Topics:
         self._topics = {topic.name: topic for topic in store.manifest.topics()}
         self._names_by_key = {collision_key(name): name for name in self._topics}
         self._cluster = cluster
-        self._counts = [0] * cluster.log_count  # Partitions per log.
+        self._logs = LogRoom(cluster.log_count, cluster.partitions_per_log_max)
         self._room, self._config_room = room, ConfigRoom()
         self._places: dict[int, tuple[Topic, int]] = {}
         self._load()
@@ -76,17 +87,18 @@ class Topics:
 
     def _load(self) -> None:
         for topic in self._topics.values():
-            if max(topic.logs) >= self._cluster.log_count:
+            last = max(rows_of(topic))
+            if last >= self._cluster.log_count:
                 raise StoreError(
                     "store.sqlite",
-                    f"the topic {topic.name!r} has a partition in log {max(topic.logs)}, and "
+                    f"the topic {topic.name!r} has a partition in log {last}, and "
                     f"meta.json says that there are {self._cluster.log_count} logs: restore both "
                     "from one backup",
                 )
             self._count(topic, +1)
         if sum(map(_line_bytes, self._topics.values())) > self._cluster.catalog_bytes_max:
             raise StoreError("store.sqlite", "its topics take more room than there is for them")
-        if max(self._counts, default=0) > self._cluster.partitions_per_log_max:
+        if not self._logs.have_room({}):
             raise StoreError("store.sqlite", "a log has more partitions than there is room for")
 
     @property
@@ -196,6 +208,32 @@ class Topics:
             self.config_changes += 1
         return changed
 
+    def check_place(self, number: int, moved: Moved) -> None:
+        """Refuse leaderships of a partition for which a log or the catalog has no room. Raises
+        BrokerError."""
+        topic, _ = self._places[number]
+        self._check_room(self._placed(number, moved), topic)
+
+    def place(self, number: int, moved: Moved) -> None:
+        """Give a partition these leaderships, for which there is room."""
+        topic, _ = self._places[number]
+        self._store.leaderships.save(number, moved)
+        self._replace(topic, self._placed(number, moved))
+
+    def _placed(self, number: int, moved: Moved) -> Topic:
+        topic, index = self._places[number]
+        logs = (*topic.logs[:index], moved.leaderships[-1].log, *topic.logs[index + 1 :])
+        return replace(topic, logs=logs, moves={**topic.moves, index: moved})
+
+    def node_of(self, log: int) -> int:
+        """The node that serves a log."""
+        return node_of_log(log, self._config.node_ids)
+
+    def log_on(self, node: int) -> int:
+        """The log of a node to which the next partition goes."""
+        [log] = self._logs_on([node])
+        return log
+
     def _understood(
         self, configs: Mapping[str, str | None], before: Mapping[str, str] | None = None
     ) -> dict[str, str]:
@@ -261,13 +299,9 @@ class Topics:
         `before`: the topic that this one replaces.
         """
         self._config_room.check(topic, before)
-        new = Counter(topic.logs[before.partition_count if before else 0 :])
-        full = any(
-            self._counts[log] + count > self._cluster.partitions_per_log_max
-            for log, count in new.items()
-        )
+        has_room = self._logs.have_room(rows_of(topic) - (rows_of(before) if before else Counter()))
         grown = _line_bytes(topic) - (_line_bytes(before) if before else 0)
-        if full or not self._room.has(grown):
+        if not has_room or not self._room.has(grown):
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
                 "This broker has reached its limit of topics or partitions: delete some first.",
@@ -309,7 +343,7 @@ class Topics:
         node_count = self._config.shards
         own = Counter(log % node_count for log in before)
         nodes = [
-            (own[place], sum(self._counts[place::node_count]), node)
+            (own[place], sum(self._logs.led[place::node_count]), node)
             for place, node in enumerate(self._config.node_ids)
         ]
         heapify(nodes)
@@ -373,17 +407,17 @@ class Topics:
         return self._logs_on([nodes[partition] for partition in range(len(nodes))])
 
     def _room_on(self, node: int) -> int:
-        """How many partitions there may be in all logs of a node."""
-        return len(self._served_by(node)) * self._cluster.partitions_per_log_max
+        """How many partitions all logs of a node may lead."""
+        return sum(map(self._logs.room_to_lead, self._served_by(node)))
 
     def _served_by(self, node: int) -> range:
         """The logs of a node."""
         place = self._config.node_ids.index(node)
-        return range(place, len(self._counts), self._config.shards)
+        return range(place, self._cluster.log_count, self._config.shards)
 
     def _logs_on(self, nodes: Sequence[int]) -> list[int]:
         """For each of these nodes, one of its logs with few partitions."""
-        counts = list(self._counts)
+        counts = [self._logs.rows(log) for log in range(self._cluster.log_count)]
         logs: list[int] = []
         for node in nodes:
             served = self._served_by(node)
@@ -421,8 +455,7 @@ class Topics:
     def _count(self, topic: Topic, sign: int) -> None:
         self._room.count(sign * _line_bytes(topic))
         self._config_room.count(topic, sign)
-        for log in topic.logs:
-            self._counts[log] += sign
+        self._logs.count(topic, sign)
         if sign > 0:
             self._places |= {
                 number: (topic, index) for index, number in enumerate(topic.partition_numbers)

@@ -97,6 +97,22 @@ class TransactionTables:
         if rows:
             self._database.change_many(sql, rows, lazy=lazy)
 
+    def move_written(self, number: int, generation: int) -> list[str]:
+        """Note another generation for the records that transactions have in a partition; returns
+        the ids of these."""
+        ids = self._database.rows(
+            "SELECT transactional_id FROM transaction_partitions "
+            "WHERE partition_number = ? AND generation != ?",
+            (number, NOT_WRITTEN),
+        )
+        if ids:
+            self._database.change(
+                "UPDATE transaction_partitions SET generation = ? "
+                "WHERE partition_number = ? AND generation != ?",
+                (generation, number, NOT_WRITTEN),
+            )
+        return [transactional_id for (transactional_id,) in ids]
+
     def delete(self, transactional_id: str) -> None:
         """Forget a transactional id."""
         self._database.change(

@@ -21,7 +21,7 @@ class CoordinatorDriver:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.config = CONFIG
-        self._cluster = Cluster(
+        self.cluster = Cluster(
             "cluster", log_count=3, partitions_per_log_max=2_000, catalog_bytes_max=1 * MiB
         )
         self._chance = Random(1)
@@ -30,7 +30,7 @@ class CoordinatorDriver:
         self.coordinator = self._load()
 
     def _load(self) -> Coordinator:
-        return Coordinator(self.store, self.config, self._cluster, self._chance, self.now)
+        return Coordinator(self.store, self.config, self.cluster, self._chance, self.now)
 
     def wait(self, wait_ms: int) -> None:
         """Let time pass, and have everything looked at that is due on the way."""

@@ -72,6 +72,13 @@ class TransactionalIds:
         self._kept[txn.transactional_id] = txn
         self._set_deadline(txn, now)
 
+    def move_written(self, number: int, generation: int) -> None:
+        """What open transactions have written to a partition lies in another log now, durable: only
+        a later start of that log than this generation may lose some of it."""
+        for key in self._tables.move_written(number, generation):
+            txn = self._kept[key]
+            self._kept[key] = replace(txn, written={**txn.written, number: generation})
+
     def has_open(self, producer: ProducerEpoch) -> bool:
         """Whether a transaction is open, or being ended, to which a producer's records of this
         epoch may belong."""

@@ -119,6 +119,11 @@ class Transactions:
         logs; others are ignored."""
         self.endings.note_written(txn, numbers & txn.partitions, generation, now)
 
+    def move_written(self, number: int, epoch: int) -> None:
+        """A partition has moved, and is led in this epoch: what open transactions have written to
+        it was synced before. Generations and epochs are of one counter."""
+        self._ids.move_written(number, epoch)
+
     def put_offsets(
         self, transactional_id: str, group_id: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
