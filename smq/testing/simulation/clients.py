@@ -12,10 +12,11 @@ from itertools import count
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
+from smq.model.errors import ErrorCode
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.host import node_address
-from smq.testing.simulation.ledger import Broken
+from smq.testing.simulation.ledger import Broken, Incarnation, Part
 from smq.testing.simulation.logging_in import SimLogin
 from smq.testing.simulation.people import UID, Identity
 from smq.wire.codec import Writer
@@ -28,6 +29,15 @@ RECEIVE_BYTES = 1 << 16
 PAUSED_BYTES = 64  # Of answers in the socket of a client that reads nothing.
 Message: TypeAlias = Any
 """One of the generated requests or responses, of which there are many."""
+
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""Another node may lead, or in another epoch: clients ask for metadata and try again."""
 
 Answered = Callable[[Message], None]
 
@@ -240,6 +250,7 @@ class SimClient:
         self.connections: dict[int, SimConnection] = {}
         self._home = self.chance.randrange(4)
         self.not_before: dict[int, int] = {}
+        self._logs: dict[Part, int] = {}  # Of partitions that were led elsewhere than at first.
         self.correlations = count(1)
         self.is_touched = False
         self.in_vain = 0  # So many retries since something was taken.
@@ -285,6 +296,15 @@ class SimClient:
                 return None
             connection.begin()
         return self.connections.get(node)
+
+    def leader_of(self, incarnation: Incarnation, partition: int) -> int:
+        """The node that leads a partition, as far as it knows."""
+        log = self._logs.get((incarnation, partition), incarnation.topic.logs[partition])
+        return self.world.host.leader_of(log)
+
+    def look_again(self, incarnation: Incarnation, partition: int) -> None:
+        """Another node may lead a partition now: find out, as by Metadata."""
+        self._logs[incarnation, partition] = self.world.log_of(incarnation, partition)
 
     def any_connection(self) -> SimConnection | None:
         """A connection to any node: always the same one until it fails."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from smq.model.errors import ErrorCode
 from smq.model.setting import INT64_MAX
-from smq.testing.simulation.clients import PAUSE_MS, Message, SimClient
+from smq.testing.simulation.clients import MOVED, PAUSE_MS, Message, SimClient
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation, Part
 from smq.testing.simulation.removed import removed_offsets
@@ -95,15 +95,14 @@ class SimConsumer(SimClient):
     def _asked(
         self, incarnation: Incarnation, node: int, version: int, bytes_max: int
     ) -> FetchTopic | None:
-        logs = incarnation.topic.logs
         partitions = [
             FetchPartition(
                 partition=i,
                 fetch_offset=self.positions.get((incarnation, i), 0),
                 partition_max_bytes=bytes_max,
             )
-            for i, log in enumerate(logs)
-            if self.world.host.leader_of(log) == node
+            for i in range(incarnation.topic.partition_count)
+            if self.leader_of(incarnation, i) == node
         ]
         if not partitions:
             return None
@@ -116,6 +115,8 @@ class SimConsumer(SimClient):
         position = self.positions.get(place, 0)
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions[place] = 0
+        elif row.error_code in MOVED:
+            self.look_again(*place)
         for offset, value in records.rows:
             if offset >= position:
                 incarnation.claim(row.partition_index, offset, value, "what a consumer sees")
@@ -166,9 +167,9 @@ class FinalReader(SimClient):
 
     def _fetch(self, place: Part, offset: int) -> None:
         incarnation, partition = place
-        node = self.world.host.leader_of(incarnation.topic.logs[partition])
-        connection = self.connection(node)
+        connection = self.connection(self.leader_of(incarnation, partition))
         if connection is None:
+            self.look_again(*place)
             self.later(PAUSE_MS, lambda: self._fetch(place, offset))
             return
         asked = FetchPartition(
@@ -193,6 +194,7 @@ class FinalReader(SimClient):
                 self.unread.discard(place)
                 return
             if code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.look_again(*place)
                 self.later(PAUSE_MS, lambda: self._fetch(place, offset))
                 return
             raise Broken(f"reading {name}-{place[1]} at {offset}: {code.name}")

@@ -4,9 +4,9 @@ Clients report here what they were told, and it is compared at once with what wa
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from smq.app.process.inheritance import shard_name
@@ -18,6 +18,9 @@ from smq.testing.simulation.network import Network
 from smq.testing.simulation.people import Identity, identity_of
 from smq.testing.simulation.permits import Permits
 from smq.testing.simulation.processes import ShardProcess, SimProcess
+
+if TYPE_CHECKING:
+    from shm.catalog import CatalogBlock
 
 TOPICS = 3
 LATE_MS = 400  # The longest delivery of an answer over a slow connection.
@@ -48,6 +51,9 @@ class Environment:
         self.trail: list[str] = []
         self.tells_details = False
         self._disturbed_ns = 0
+        self._catalog = Catalog("", 0, {})
+        self._catalog_version = 0
+        self._catalog_block: CatalogBlock | None = None
 
     def say(self, what: str) -> None:
         """Log an event for a failure's report."""
@@ -85,11 +91,24 @@ class Environment:
 
     def topic(self, name: str) -> Topic | None:
         """The topic as in the catalog now."""
+        return self._catalog.by_name.get(name) if self._reads_catalog() else None
+
+    def log_of(self, incarnation: Incarnation, partition: int) -> int:
+        """The log in which a partition is led, by the newest catalog that could be read."""
+        self._reads_catalog()
+        topic = self._catalog.by_name.get(incarnation.topic.name)
+        is_its = topic is not None and topic.id == incarnation.topic.id
+        return (topic if topic is not None and is_its else incarnation.topic).logs[partition]
+
+    def _reads_catalog(self) -> bool:
+        """Whether there is a catalog now; `_catalog` is the newest one."""
         block = self.host.inheritance.catalog
-        with suppress(ValueError):
-            version, published = block.read() if self.host.is_up else (0, b"")
-            return Catalog.decode(published).by_name.get(name) if version else None
-        return None
+        if not self.host.is_up or not block.version():
+            return False
+        if self._catalog_block is not block or block.has_moved(self._catalog_version):
+            self._catalog_version, published = block.read()
+            self._catalog_block, self._catalog = block, Catalog.decode(published)
+        return True
 
     def compacts(self, name: str) -> bool:
         """Whether topics of a name are compacted: two names are, in some runs with sealing."""
@@ -108,7 +127,7 @@ class Environment:
             incarnation.claim(partition, offset + i, value, "what is acked")
             self.ledger.acked_ns[value] = self.clock.now_ns
         topic = incarnation.topic
-        process = self.leading_process(topic.logs[partition])
+        process = self.leading_process(self.log_of(incarnation, partition))
         if incarnation.is_dying or process is None:
             return
         led = process.shard.by_number(topic.partition_numbers[partition])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from smq.model.errors import ErrorCode
 from smq.security.acls import Operation
-from smq.testing.simulation.clients import Message, SimClient
+from smq.testing.simulation.clients import MOVED, Message, SimClient
 from smq.testing.simulation.consumer import BY_ID, FETCH_BYTES_MAX, records_of
 from smq.testing.simulation.environment import LATE_MS, Environment
 from smq.testing.simulation.ledger import Broken, Incarnation, Part, said
@@ -23,7 +23,7 @@ from smq.wire.records import Record, write_batch
 PRODUCE = 9
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 UNTOLD = {  # What says nothing about rights.
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    *MOVED,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -94,7 +94,7 @@ class GuestWriter(SimGuest):
         """Send a record."""
         topic, world = incarnation.topic, self.world
         partition %= topic.partition_count
-        connection = self.connection(world.host.leader_of(topic.logs[partition]))
+        connection = self.connection(self.leader_of(incarnation, partition))
         if connection is None:
             return
         value = b"%d:0:%s" % (next(self._lane_numbers), self.name.encode())
@@ -113,9 +113,12 @@ class GuestWriter(SimGuest):
 
         def answered(answer: Message) -> None:
             if answer is None:
+                self.look_again(incarnation, partition)
                 return
             row = answer.responses[0].partition_responses[0]
             offer.code = code = ErrorCode(row.error_code)
+            if code in MOVED:
+                self.look_again(incarnation, partition)
             self.check(right, offer.before, code, now=self.standing(right))
             if code == ErrorCode.NONE:
                 world.ledger.acks += 1
@@ -155,7 +158,8 @@ class GuestReader(SimGuest):
 
     def read(self, incarnation: Incarnation, wait_ms: int, *, is_session: bool) -> None:
         """Fetch once from each node."""
-        nodes = {self.world.host.leader_of(log) for log in incarnation.topic.logs}
+        partitions = range(incarnation.topic.partition_count)
+        nodes = {self.leader_of(incarnation, each) for each in partitions}
         for node in sorted(nodes):
             connection = self.connection(node)
             if connection is not None and connection.is_free:
@@ -198,11 +202,11 @@ class GuestReader(SimGuest):
         self, incarnation: Incarnation, node: int, session: SimSession | None
     ) -> list[FetchPartition]:
         """The partitions that a node leads; in a session those that are new, or read on."""
-        leader_of, found = self.world.host.leader_of, []
-        for index, log in enumerate(incarnation.topic.logs):
+        found = []
+        for index in range(incarnation.topic.partition_count):
             place = incarnation, index
             position = self._positions.get(place, 0)
-            if leader_of(log) != node:
+            if self.leader_of(*place) != node:
                 continue
             if session is not None:
                 if session.asked.get(place) == position:
@@ -239,6 +243,8 @@ class GuestReader(SimGuest):
         if row.error_code:
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._positions[place] = 0
+            elif row.error_code in MOVED:
+                self.look_again(*place)
             return
         since_ns = self.world.permits.refused_since(right)
         records = records_of(row.records)

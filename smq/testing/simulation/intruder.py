@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from smq.model.errors import ErrorCode
 from smq.security.acls import CLUSTER_NAME, Operation, ResourcePattern, ResourceType
-from smq.testing.simulation.clients import Answered, Message, SimClient, SimConnection
+from smq.testing.simulation.clients import MOVED, Answered, Message, SimClient, SimConnection
 from smq.testing.simulation.consumer import COMMIT_VERSION, OFFSETS_VERSION
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.guardian import ACLS, SCRAM, creation, deletion
@@ -236,8 +236,7 @@ class Intruder(SimClient):
         """A connection to the leader of what it writes to, or to any node."""
         if attempt.place is None:
             return self.any_connection()
-        incarnation, partition = TransactionTopics(self.world).of(attempt.place)
-        return self.connection(self.world.host.leader_of(incarnation.topic.logs[partition]))
+        return self.connection(self.leader_of(*TransactionTopics(self.world).of(attempt.place)))
 
     def _judge(self, attempt: Attempt) -> Answered:
         """Raises Broken if it is told anything but that it may not."""
@@ -248,7 +247,9 @@ class Intruder(SimClient):
             code = ErrorCode(attempt.code_of(told))
             answer = f"{self.name}: {attempt.name} is answered {code.name}"
             self.world.detail(lambda: answer)
-            if code != attempt.refusal:
+            if attempt.place is not None and code in MOVED:
+                self.look_again(*TransactionTopics(self.world).of(attempt.place))
+            elif code != attempt.refusal:
                 raise Broken(f"{answer} without the right to it")
 
         return answered

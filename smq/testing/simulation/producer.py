@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clients import Message, SimClient
+from smq.testing.simulation.clients import MOVED, Message, SimClient
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Incarnation
 from smq.wire.compression import Codec
@@ -27,7 +27,7 @@ VERSION = 9
 IN_FLIGHT_MAX = 5
 GONE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 GAP = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
-RETRIED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
+RETRIED = {*MOVED, ErrorCode.KAFKA_STORAGE_ERROR}
 PLAIN_BYTES_MAX = 2048  # Larger values are compressed: message.max.bytes is small.
 
 
@@ -57,10 +57,6 @@ class ProducerLane:
     losses: int = 0
     told: ErrorCode = ErrorCode.NONE  # The last one.
     is_known: bool = False
-
-    @property
-    def log(self) -> int:
-        return self.incarnation.topic.logs[self.partition]
 
     @property
     def where(self) -> str:
@@ -148,14 +144,10 @@ class SimProducer(SimClient):
     def _pump(self) -> None:
         """Send what is allowed: one batch of each lane per request, then the next request."""
         while not self._is_pausing and (ready := self._next()):
-            nodes = {self.world.host.leader_of(lane.log) for lane in ready}
+            nodes = {lane: self.leader_of(lane.incarnation, lane.partition) for lane in ready}
             sent = False
-            for node in sorted(nodes):
-                its = {
-                    lane: batch
-                    for lane, batch in ready.items()
-                    if self.world.host.leader_of(lane.log) == node
-                }
+            for node in sorted({*nodes.values()}):
+                its = {lane: batch for lane, batch in ready.items() if nodes[lane] == node}
                 sent |= self._send(node, its)
             if not sent:
                 self._pause()
@@ -209,6 +201,7 @@ class SimProducer(SimClient):
         if response is None:
             for lane in sent:
                 lane.unsend()
+                self.look_again(lane.incarnation, lane.partition)
             self._pause()
         else:
             codes = {
@@ -245,6 +238,7 @@ class SimProducer(SimClient):
                 self.world.acked(lane.incarnation, lane.partition, batch.values, offset)
         elif code in RETRIED:
             batch.is_sent = False
+            self.look_again(lane.incarnation, lane.partition)
             self._pause()
         elif code in GONE:
             self._leave(lane)

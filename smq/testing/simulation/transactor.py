@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from shm.kernels.base.words import BATCH_ATTRIBUTES_AT
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clients import PAUSE_MS, Answered, Message, SimClient
+from smq.testing.simulation.clients import MOVED, PAUSE_MS, Answered, Message, SimClient
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation
@@ -45,7 +45,7 @@ ABORTS_SHARE = 0.7  # Of attempts whose last record is refused.
 UNDECIDED, COMMITTED, ABORTED = "undecided", "committed", "aborted"
 # Errors of a busy or starting broker: retry the same request.
 RETRIED = {
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    *MOVED,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -228,7 +228,7 @@ class Transactor(SimClient):
         if who is None or attempt is not self.attempts[-1]:
             return  # It was abandoned meanwhile.
         incarnation, partition = self._places.of(place)
-        connection = self.connection(self.world.host.leader_of(incarnation.topic.logs[partition]))
+        connection = self.connection(self.leader_of(incarnation, partition))
         if connection is None:
             self.again(lambda: self._write(attempt, place))
             return
@@ -263,6 +263,7 @@ class Transactor(SimClient):
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._leave(attempt, place)
         elif code is None or code in RETRIED:
+            self.look_again(*self._places.of(place))
             self.again(lambda: self._write(attempt, place))
         else:
             self._give_up(attempt, code)
@@ -396,9 +397,9 @@ class CommittedReader(SimClient):
 
     def _fetch(self, incarnation: Incarnation, place: int, offset: int) -> None:
         name, partition = PLACES[place]
-        node = self.world.host.leader_of(incarnation.topic.logs[partition])
-        connection = self.connection(node)
+        connection = self.connection(self.leader_of(incarnation, partition))
         if connection is None:
+            self.look_again(incarnation, partition)
             self.later(PAUSE_MS, lambda: self._fetch(incarnation, place, offset))
             return
         asked = FetchPartition(
@@ -417,6 +418,7 @@ class CommittedReader(SimClient):
                 if incarnation.is_damaged and row is not None:
                     self.unread.discard(place)
                     return
+                self.look_again(incarnation, partition)
                 self.later(PAUSE_MS, lambda: self._fetch(incarnation, place, offset))
                 return
             end = offset

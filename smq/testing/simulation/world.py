@@ -149,10 +149,11 @@ class World(Environment):
 
     def _is_full_for_good(self, lane: ProducerLane) -> bool:
         """Whether nobody seals, and the records that fill segments have filled a lane's log."""
-        process = self.leading_process(lane.log)
+        log = self.log_of(lane.incarnation, lane.partition)
+        process = self.leading_process(log)
         if self.host.seals or process is None:
             return False
-        words = process.shard.logs[lane.log].words
+        words = process.shard.logs[log].words
         return bool(words[WORD_SPACE_END] - words[WORD_TAIL] < self.host.config.wal_segment_bytes)
 
     def _is_settled(self) -> bool:
