@@ -68,7 +68,6 @@ WALL_TIME = {
     "smq/app/coordinator/main.py": "likewise",
     "smq/app/coordinator/server.py": "likewise",
     "smq/cli/unserved.py": "likewise",
-    "smq/coordinator/moves.py": "what people read of moves: when one was asked for",
     "smq/app/supervisor/timeline.py": "how long the host was down: nothing else can tell",
     # Kafka's definitions.
     "shm/kernels/log/append.py": "log append time; what a record's time may be",
@@ -116,6 +115,7 @@ WALL_TIME = {
     "smq/store/config_changes.py": "who has changed what, and when",
     "gateway/apis/describe_quorum.py": "when a replica caught up: now",
     "smq/coordinator/topics.py": "when a topic was created",
+    "smq/coordinator/moves.py": "when a move was asked for",
     "smq/app/shard/connections/request_times.py": "when a slow request came",
     "smq/app/supervisor/serve.py": "since when the broker runs",
     "smq/app/agent/appending.py": "what a record's time may be",

@@ -1,4 +1,4 @@
-"""The coordinator's orders of transactions to the shards, and their results.
+"""The coordinator's orders of transactions and moves to the shards, and their results.
 
 An order goes over the link on which a shard relays its clients' requests, before the answers of the
 same turn: so the shard writes a commit's markers before it answers EndTxn. To a shard that has not
@@ -18,6 +18,7 @@ from smq.app.coordinator.outlet import Outlet
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Neighbour
+from smq.coordinator.moves import AdoptOrder, CloseOrder, Moves
 from smq.coordinator.transactions.endings import Endings
 from smq.coordinator.transactions.orders import MarkerOrder, Order, SyncOrder
 from smq.model.errors import ErrorCode
@@ -25,8 +26,10 @@ from smq.model.now import Now
 from smq.wire.internal import transactions as questions
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
 from smq.wire.internal.frames import ACCEPTOR_IDS_FROM, InternalFrame
+from smq.wire.internal.moves import Adopted, ClosedAt
 
 Sent: TypeAlias = list[int] | Failed
+GONE = Failed("the shard is gone")
 A = TypeVar("A")
 
 # A shard that knows a later epoch of the producer has no open transaction of this one.
@@ -48,11 +51,11 @@ class Errands:
         self.ask(order.node, _question(order), answered)
 
     def ask(self, node: int, question: Question[A], answered: Callable[[A | Failed], None]) -> None:
-        """Ask a shard; likewise. Over a link of its own it goes with the answers of this turn."""
+        """Ask a shard; `answered` gets its answer, or GONE. Over a link of its own it goes with the
+        answers of this turn."""
 
         def parsed(body: bytes) -> None:
-            gone = Failed("the shard is gone")
-            answered(decode_answer(type(question), body) if body else gone)
+            answered(decode_answer(type(question), body) if body else GONE)
 
         outlet = self._outlets.get(node)
         if outlet is not None:
@@ -104,6 +107,17 @@ def report(endings: Endings, order: Order, sent: Sent, now: Now) -> None:
     codes = sent if isinstance(sent, list) else []
     done = {number for number, code in zip(_numbers(order), codes, strict=False) if code in _DONE}
     endings.marked(order, done, now)
+
+
+def report_move(moves: Moves, order: CloseOrder | AdoptOrder, sent: object, now: Now) -> None:
+    """Report an order's outcome to the moves."""
+    answer = None if sent is GONE else sent
+    if isinstance(order, CloseOrder):
+        assert answer is None or isinstance(answer, ClosedAt | Failed)
+        moves.closed(order, answer, now)
+    else:
+        assert answer is None or isinstance(answer, Adopted | Failed)
+        moves.adopted(order, answer, now)
 
 
 def _question(order: Order) -> questions.WriteMarkers | questions.SyncLogs:

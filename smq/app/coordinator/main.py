@@ -31,8 +31,13 @@ def coordinator_main(inheritance: Inheritance) -> None:
         store = Store.open(inheritance.data_dir / FILE_NAME)
     except StoreError as reason:
         raise SystemExit(f"smq: {reason}") from reason
+    generations = inheritance.nodes
     cluster = Cluster(
-        inheritance.cluster_id, inheritance.log_count, PARTITIONS_PER_LOG_MAX, CATALOG_BYTES_MAX
+        inheritance.cluster_id,
+        inheritance.log_count,
+        PARTITIONS_PER_LOG_MAX,
+        CATALOG_BYTES_MAX,
+        lambda node: next(each.generation for each in generations.nodes() if each.id == node),
     )
     chance = random.SystemRandom()
 
@@ -49,6 +54,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
         lambda node: inheritance.socket_path(shard_name(node)),
         inheritance.timings.coordinator_errors(),
         audit_log,
+        inheritance.epoch_sockets.get(COORDINATOR),
     )
     try:
         server = CoordinatorServer(loop, build, around)

@@ -18,16 +18,17 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from gateway.coordinator_context import Message, Ticket
 from gateway.coordinator_dispatch import Origin, awaited_end, dispatch
 from gateway.error_codes import error_codes
 from gateway.parts import Parts
 from shm.timings import Errors
-from smq.app.coordinator.errands import Errands, Sent, report
+from smq.app.coordinator.errands import Errands, report, report_move
 from smq.app.coordinator.outlet import Outlet
 from smq.app.process.audit_files import NOWHERE, AuditLog
+from smq.app.process.epochs import EpochDraws
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop, Timer
 from smq.app.process.steps import Steps
@@ -35,8 +36,8 @@ from smq.coordinator.cleaning import Cleaning
 from smq.coordinator.commands import execute
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.groups import Groups
+from smq.coordinator.moves import DrawOrder, Moves
 from smq.coordinator.offsets import CommittedOffsets
-from smq.coordinator.transactions.orders import Order
 from smq.coordinator.transactions.transactions import Transactions
 from smq.coordinator.transactions.waiting import EarlyRequests, StillEnding
 from smq.model.catalog import Node
@@ -54,6 +55,7 @@ from smq.wire.internal.frames import (
 )
 from smq.wire.internal.messages import FollowRights
 
+A = TypeVar("A")
 MiB = 1024 * 1024
 # Answers to members after a group's decision. Each costs some microseconds to write and send: a
 # group of thousands is answered over several turns, with other requests in between.
@@ -66,7 +68,8 @@ CLOSE_CONNECTION = b""  # The answer that makes a shard close its client's conne
 
 class Around(NamedTuple):
     """A coordinator's surroundings: nodes, where the catalog and users with their rules are
-    published, time, shards' sockets, where errors are counted, and the audit log."""
+    published, time, shards' sockets, where errors are counted, the audit log, and where epochs are
+    drawn."""
 
     nodes: Callable[[str], list[Node]]
     publish: Callable[[bytes], object]
@@ -75,6 +78,7 @@ class Around(NamedTuple):
     shard_path: Callable[[int], Path]
     errors: Errors
     audit_log: AuditLog = NOWHERE
+    epochs: socket.socket | None = None
 
 
 class _Place(NamedTuple):
@@ -92,7 +96,7 @@ class CoordinatorServer:
         self._nodes, self._clock = around.nodes, around.clock
         self._publish, self._publish_access = around.publish, around.publish_access
         self._errands, self._errors = Errands(loop, around.shard_path), around.errors
-        self._audit_log = around.audit_log
+        self._audit_log, self._epochs = around.audit_log, EpochDraws(loop, around.epochs)
         self._outlets: dict[Link, Outlet] = {}
         self._steps, self._waiting = Steps(loop), EarlyRequests()
         self._told_acts_count = 0  # In this turn.
@@ -237,8 +241,7 @@ class CoordinatorServer:
         if accesses := self._audit.take_accesses(now):
             self._audit_log.tell_accesses(accesses)
         self._publish_changes()
-        for order in self._coordinator.transactions.take_orders():
-            self._errands.send(order, partial(self._ordered, order))
+        self._give_orders()
         self._collect_answers()
         for outlet in list(self._outlets.values()):
             outlet.send()
@@ -260,12 +263,28 @@ class CoordinatorServer:
             self._told_acts_count = 0
             self._audit_log.tell_acts([line])
 
-    def _ordered(self, order: Order, sent: Sent) -> None:
-        """Handle a shard's answer to an order."""
-        try:
-            report(self._coordinator.transactions.endings, order, sent, self._clock())
-        except StoreError as reason:
-            self._start_over(reason)
+    def _give_orders(self) -> None:
+        """Give the orders whose grounds are durable and published."""
+        endings, moves = self._coordinator.transactions.endings, self._coordinator.moves
+        for order in self._coordinator.transactions.take_orders():
+            self._errands.send(order, self._reporting(partial(report, endings, order)))
+        for step in moves.take_orders():
+            if isinstance(step, DrawOrder):
+                self._epochs.draw(self._reporting(partial(moves.drawn, step)))
+            else:
+                reported = self._reporting(partial(report_move, moves, step))
+                self._errands.ask(step.node, step.question, reported)
+
+    def _reporting(self, report_to: Callable[[A, Now], object]) -> Callable[[A], None]:
+        """What handles the answer to an order."""
+
+        def handle(answer: A) -> None:
+            try:
+                report_to(answer, self._clock())
+            except StoreError as reason:
+                self._start_over(reason)
+
+        return handle
 
     def _collect_answers(self) -> None:
         """Send the answers of groups and transactions as responses to the waiting requests."""
@@ -312,13 +331,13 @@ class CoordinatorServer:
             self._published_changes = topics.changes
             self._publish(topics.catalog.encode())
 
-    def _with_work(self) -> tuple[Groups, CommittedOffsets, Transactions, Cleaning]:
+    def _with_work(self) -> tuple[Groups, CommittedOffsets, Transactions, Moves, Cleaning]:
         """Those that have work of their own."""
         of = self._coordinator
-        return of.groups, of.offsets, of.transactions, of.cleaning
+        return of.groups, of.offsets, of.transactions, of.moves, of.cleaning
 
     def _set_alarm(self, now: Now) -> None:
-        """Schedule a turn for the next due work of groups and transactions."""
+        """Schedule a turn for the next due work of groups, transactions and moves."""
         wake_ms = min(each.next_wake_ms() for each in (*self._with_work(), self._waiting))
         if self._has_answers():
             wake_ms = now.monotonic_ms
@@ -333,6 +352,7 @@ class CoordinatorServer:
         say_error(f"coordinator: {reason}; clients are asked to try again")
         self.close()
         self._steps.clear()  # They refer to discarded state.
+        self._epochs.forget()
         self._waiting = EarlyRequests()
         self._coordinator.store.rollback()
         self._tell_unsure()

@@ -111,7 +111,9 @@ class Peer:
 class Bench:
     """A coordinator's server on a loop that the test turns, with a clock it sets."""
 
-    def __init__(self, path: Path, shard: Path = Path()) -> None:
+    def __init__(
+        self, path: Path, shard: Path = Path(), epochs: socket.socket | None = None
+    ) -> None:
         self.loop = Loop()
         self._chance = Random(1)
         self.peers: list[Peer] = []
@@ -121,7 +123,14 @@ class Bench:
         self.published_access: list[bytes] = []
         self.errors = Errors.private()
         publish = self._publish, self.published_access.append
-        around = Around(lambda _: NODES, *publish, lambda: self.now, lambda _: shard, self.errors)
+        around = Around(
+            lambda _: NODES,
+            *publish,
+            lambda: self.now,
+            lambda _: shard,
+            self.errors,
+            epochs=epochs,
+        )
         self.server = CoordinatorServer(self.loop, self._build, around)
         self.turn()
 

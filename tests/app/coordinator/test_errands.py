@@ -15,9 +15,10 @@ from smq.model.errors import ErrorCode
 from smq.wire.internal import transactions as questions
 from smq.wire.internal.form import Failed, by_name, decode_question, encode_answer
 from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.moves import AdoptPartition, ClosePartition
 from tests.coordinator.transactions.transactions_driver import TransactionsDriver
 
-KNOWN = by_name(questions.WriteMarkers, questions.SyncLogs)
+KNOWN = by_name(questions.WriteMarkers, questions.SyncLogs, ClosePartition, AdoptPartition)
 
 
 class FakeShard:
