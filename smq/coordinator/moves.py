@@ -17,7 +17,7 @@ The owner commits the store and publishes the catalog before it carries out `tak
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeAlias
 
 from smq.coordinator.access import AccessControl
@@ -151,19 +151,16 @@ class Moves:
     # Asked for
 
     def ask(self, number: int, node: int, by: Peer, now: Now, *, reason: str = BY_HAND) -> None:
-        """Move a partition of the catalog to a node; nothing if it leads it, or if it moves there.
-
-        To its leader: a move is given up. Raises BrokerError.
-        """
+        """Move a partition of the catalog to a node, once there is a place. If it moves there
+        already, nothing changes; if that node leads it, a move is given up. Raises BrokerError."""
         under_way = self._begun.get(number) or self._waiting.get(number)
         if node == self._source_of(number):
             if under_way is not None:
                 self._end(under_way, _CANCELLED, now)
         elif under_way is None:
-            self._check_room(number, node)
+            self._check_room(node)
             place = self._moving(number)._replace(target=node)
             self._waiting[number] = _Move(number, place, by, reason, now)
-            self._begin_some(now)
         elif under_way.place.target != node:
             raise BrokerError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -177,34 +174,33 @@ class Moves:
             raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         self._end(under_way, _CANCELLED, now)
 
-    def _check_room(self, number: int, node: int) -> None:
+    def _check_room(self, node: int) -> None:
         if len(self._begun) + len(self._waiting) >= ASKED_MAX:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION, f"{ASKED_MAX} partitions move already: wait for some."
             )
-        self._topics.check_place(number, self._towards(number, node))
+        self._topics.check_row(self._topics.log_on(node))
 
-    def _towards(self, number: int, node: int) -> Moved:
-        """A partition that moves to a node: its next attempt."""
-        moved = self._moved(number)
-        epoch = max(moved.epoch, self._generation_of(self._source_of(number)))
-        target = self._topics.log_on(node)
-        return moved._replace(epoch=epoch, target=target, attempt=moved.attempt + 1)
-
-    def _begin_some(self, now: Now) -> None:
-        """Begin moves that wait, the first ones first, as far as there are places."""
-        for move in [*islice(self._waiting.values(), AT_ONCE_MAX - len(self._begun))]:
-            try:
-                towards = self._towards(move.number, move.place.target)
-                self._topics.check_place(move.number, towards)
-            except BrokerError as refusal:
-                self._end(move, str(refusal), now)
-                continue
-            del self._waiting[move.number]
-            self._begun[move.number] = move
-            move.attempt = towards.attempt
-            self._topics.place(move.number, towards)
-            self._go_on(move, MoveState.CLOSING, now)
+    def _begin_one(self, now: Now) -> None:
+        """Begin the first move that waits, if there is a place. One a turn: each publishes the
+        whole line of its topic."""
+        move = next(iter(self._waiting.values()), None)
+        if move is None or len(self._begun) >= AT_ONCE_MAX:
+            return
+        moved = self._moved(move.number)
+        epoch = max(moved.epoch, self._generation_of(move.place.source))
+        target, attempt = self._topics.log_on(move.place.target), moved.attempt + 1
+        towards = moved._replace(epoch=epoch, target=target, attempt=attempt)
+        try:
+            self._topics.check_place(move.number, towards)
+        except BrokerError as refusal:
+            self._end(move, str(refusal), now)
+            return
+        del self._waiting[move.number]
+        self._begun[move.number] = move
+        move.attempt = attempt
+        self._topics.place(move.number, towards)
+        self._go_on(move, MoveState.CLOSING, now)
 
     # Under way
 
@@ -334,7 +330,7 @@ class Moves:
         return min((each.due_ms for each in self._begun.values()), default=NEVER_MS)
 
     def tick(self, now: Now) -> None:
-        """Give up moves without progress or topic, repeat orders, begin others."""
+        """Give up moves without progress or topic, repeat orders, begin another."""
         self._give_up_deleted(now)
         for move in [*self._begun.values()]:
             if move.ends_ms <= now.monotonic_ms:
@@ -342,7 +338,7 @@ class Moves:
                 self._end(move, f"{waits_for} for {PATIENCE_MS // 1000} s", now)
             elif move.due_ms <= now.monotonic_ms:
                 self._order(move)
-        self._begin_some(now)
+        self._begin_one(now)
         self._looked_at = self._topics.changes
 
     def _give_up_deleted(self, now: Now) -> None:

@@ -208,6 +208,11 @@ class Topics:
             self.config_changes += 1
         return changed
 
+    def check_row(self, log: int) -> None:
+        """Refuse one more partition in a log without room. Raises BrokerError."""
+        if not self._logs.have_room({log: 1}):
+            raise _no_room()
+
     def check_place(self, number: int, moved: Moved) -> None:
         """Refuse leaderships of a partition for which a log or the catalog has no room. Raises
         BrokerError."""
@@ -302,10 +307,7 @@ class Topics:
         has_room = self._logs.have_room(rows_of(topic) - (rows_of(before) if before else Counter()))
         grown = _line_bytes(topic) - (_line_bytes(before) if before else 0)
         if not has_room or not self._room.has(grown):
-            raise BrokerError(
-                ErrorCode.POLICY_VIOLATION,
-                "This broker has reached its limit of topics or partitions: delete some first.",
-            )
+            raise _no_room()
 
     def _spread_logs(self, wanted: NewTopic) -> list[int]:
         """A log for each partition, chosen by the broker."""
@@ -480,6 +482,13 @@ def _check_widening(before: Mapping[str, str], after: Mapping[str, str]) -> None
 
 def _line_bytes(topic: Topic) -> int:
     return len(topic.line().encode()) + 1
+
+
+def _no_room() -> BrokerError:
+    return BrokerError(
+        ErrorCode.POLICY_VIOLATION,
+        "This broker has reached its limit of topics or partitions: delete some first.",
+    )
 
 
 def _bad_assignment(sentence: str) -> BrokerError:

@@ -50,6 +50,8 @@ class Mover:
         number = self.topic.partition_numbers[index]
         self.moves.ask(number, node, ADA, self.driver.now)
         self.moves.invariants()
+        self.moves.tick(self.driver.now)
+        self.moves.invariants()
 
     def order(self, kind: type[AnyOrder]) -> AnyOrder:
         """The only order since the last call."""

@@ -335,6 +335,7 @@ def test_few_partitions_move_at_a_time_and_the_others_follow(mover: Mover) -> No
         mover.moves.ask(number, 2, ADA, now)
         mover.moves.invariants()
     assert len([*mover.moves]) == AT_ONCE_MAX + 2
+    mover.wait(0)
     moving = topics.catalog.by_name["many"].moves
     assert {*moving} == {*range(AT_ONCE_MAX)}
     mover.moves.cancel(many.partition_numbers[-1], now)
