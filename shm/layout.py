@@ -24,9 +24,10 @@ A frame, in the ring and in the write-ahead log alike (little endian):
     generation  never decreases along a log, so that the stale tail of an earlier life is refused
     level       the topic's durability then: a start syncs what `disk` frames it finds
     bytes       of the batch; a padding frame's `bytes` fill up to the end of ring or segment
-    kind        1: a batch, 2: padding; 0 and below: no frame. All others are for later versions
+    kind        1: a batch, 2: padding, 3: an adoption (smq.log.adoption); 0 and below: no frame.
+                All others are for later versions
 
-A kind that a reader does not know has the layout of a batch: header, `bytes` of content, zeros up
+Any other kind than the first two has the layout of a batch: header, `bytes` of content, zeros up
 to the alignment. Its check covers frame[8:48] and the whole content, whatever that is. So every
 reader can tell such a frame from a torn one, and knows where the next frame begins. With
 FRAME_KIND_SKIPPABLE in its kind the frame is kept and skipped; without it, a reader that does not

@@ -235,8 +235,8 @@ class Producing:
     def append(self, log: Log, data: np.ndarray) -> Marks:
         """Append the rest of a plan to a log, resolving what stops it; returns its mark.
 
-        HEAD_STOP says why rows are left: STOP_STEP, or STOP_REFERENCES if a check is `pending`; 0:
-        none is.
+        HEAD_STOP says why rows are left: STOP_STEP, STOP_CLOSED, or STOP_REFERENCES if a check is
+        `pending`; 0: none is.
         """
         tables = log.memory.memory, log.links, log.producers.table
         while (reason := append_rows(*tables, data, self.plan)) != 0:
@@ -244,7 +244,7 @@ class Producing:
                 if self.before_drain is not None:
                     self.before_drain(log)
                 self._drain(log)
-            elif reason == words.STOP_STEP or not self._check(log, data):
+            elif reason in {words.STOP_STEP, words.STOP_CLOSED} or not self._check(log, data):
                 break
         level, self._head[words.HEAD_LEVEL] = (
             self._head[words.HEAD_LEVEL],

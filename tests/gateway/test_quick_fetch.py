@@ -15,7 +15,9 @@ from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
     COUNTER_FETCH_REQUESTS,
     FLAG_FETCH_LEFT,
+    FLAG_TAIL,
     P_FLAGS,
+    P_LED_FROM,
 )
 from shm.kernels.request.fetch import PLACES_MAX, RECORDS_BYTES_MAX
 from smq.security.caller import Caller
@@ -265,6 +267,22 @@ def test_a_partition_of_which_python_is_to_say_is_left(tmp_path: Path) -> None:
     assert Both(bench, 12, request).answer
     [slot] = [each.slot for each in bench.shard.led() if each.number == 1]
     bench.shard.logs[0].partitions.table[slot, P_FLAGS] |= FLAG_FETCH_LEFT
+    assert Both(bench, 12, request).outcome is None
+
+
+def test_a_partition_is_left_below_its_leadership_and_where_another_log_leads_it(
+    tmp_path: Path,
+) -> None:
+    bench = ShardBench(tmp_path, ONE, TWO, LARGE)
+    bench.appender.append("one", 0, batch(b"x"))
+    request = asked([fetch_of("one", partition(0, 0))])
+    [slot] = [each.slot for each in bench.shard.led() if each.number == 1]
+    row = bench.shard.logs[0].partitions.table[slot]
+    row[P_LED_FROM] = 1
+    assert Both(bench, 12, request).outcome is None
+    row[P_LED_FROM] = 0
+    assert Both(bench, 12, request).answer
+    row[P_FLAGS] |= FLAG_TAIL
     assert Both(bench, 12, request).outcome is None
 
 

@@ -71,22 +71,25 @@ P_OPEN_FROM = 16  # 1 + the first offset of the oldest open transaction, 0: none
 P_ABORTED_END = 17  # After the last marker of an aborted transaction that the log has, 0: none.
 P_COMPACTED_END = 18  # Below it only sealed segments tell: compaction may have removed records.
 P_DECIDED_END = 19  # Below it sealed segments hold only what is decided; above, also the rest.
+P_LED_FROM = 20  # Where its newest leadership in this log begins: kernels read nothing below.
 # Kernels check no bounds. A column more would be the number of the next partition, and that one's
 # frames would be taken for another's when they are read back.
-assert P_DECIDED_END < PARTITION_COLUMNS
+assert P_LED_FROM < PARTITION_COLUMNS
 
 FLAG_IN_USE = 1
 FLAG_LOG_APPEND_TIME = 2
 FLAG_READ_ONLY = 4  # The WAL cannot be written: error 56 until it can.
 FLAG_FETCH_LEFT = 16  # Python answers fetches.
 FLAG_LOOKED_INTO = 32  # Python checks each batch before it is appended.
+FLAG_CLOSED = 64  # Its leader takes no appends now, for it moves: appends stop with STOP_CLOSED.
+FLAG_TAIL = 128  # Another log leads it: appends get NOT_LEADER_OR_FOLLOWER, kernels read nothing.
 DURABILITY_SHIFT = 8  # Bits 8-9 of the flags.
 DURABILITY_MEMORY = 0
 DURABILITY_OS = 1
 DURABILITY_DISK = 2
 # A flag among the level's bits would turn `disk` into another level: acks before the sync.
 assert DURABILITY_DISK <= 3
-assert FLAG_LOOKED_INTO < 1 << DURABILITY_SHIFT
+assert FLAG_TAIL < 1 << DURABILITY_SHIFT
 
 # --- Frames ---------------------------------------------------------------------------------------
 FRAME_MAGIC = 0x46514D53  # "SMQF", little endian.
@@ -96,6 +99,7 @@ BATCH_HEADER_BYTES = 61  # Kafka's record batch v2, up to the first record.
 FRAME_BYTES_MIN = 128  # Header and an empty batch, aligned.
 FRAME_KIND_BATCH = 1
 FRAME_KIND_PADDING = 2
+FRAME_KIND_ADOPTION = 3  # What a log takes over of a partition (smq.log.adoption).
 FRAME_KIND_SKIPPABLE = 1 << 30  # Set: a reader that does not know the kind passes the frame over.
 FRAME_MAGIC_AT = 0
 FRAME_CHECK_AT = 4
@@ -163,7 +167,9 @@ HEAD_LEVEL = next(_head)  # out: the highest durability of any row that was take
 HEAD_OUT_BYTES = next(_head)  # out: bytes of answers
 HEAD_CLOSE = next(_head)  # out: an error with acks=0: the connection must be closed
 HEAD_PARSED = next(_head)  # out: why parsing stopped, one of the first four stops
-HEAD_STOPPED_ROW = next(_head)  # out: the row that STOP_REFERENCES or STOP_STEP is about
+HEAD_STOPPED_ROW = next(
+    _head
+)  # out: the row that STOP_REFERENCES, STOP_STEP or STOP_CLOSED is about
 HEAD_OUT_START = next(_head)  # in: where in `out` the answers begin
 HEAD_THROTTLE_MS = next(_head)  # in: the throttle time in the answers
 HEAD_RULES = next(
@@ -192,6 +198,7 @@ STOP_LED_ELSEWHERE = 7  # All is appended; the caller must write answers that na
 STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: check it, set its result.
 STOP_STEP = 8  # The step has taken its share of bytes: the rest belongs to later turns.
 STOP_FETCH_LEFT = 9  # The next request is a Fetch that the turn's kernel has left: ask none again.
+STOP_CLOSED = 11  # The partition of HEAD_STOPPED_ROW moves: no row from there on is appended.
 STOP_RIGHTS = 10  # Nothing is taken: no bitmap says that the client may append to all partitions.
 
 REQUEST_WORDS = 8

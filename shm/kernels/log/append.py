@@ -43,6 +43,7 @@ from shm.kernels.record.batches import (
 )
 from shm.kernels.record.references import may_refer
 
+NOT_LEADER_OR_FOLLOWER = 6
 KAFKA_STORAGE_ERROR = 56
 
 
@@ -172,6 +173,27 @@ def append_batch(memory, links, slot, data, at, batch_bytes, wall_ms, now_ms):
 
 
 @kernel
+def append_adoption(memory, number, data):
+    """Append a frame of FRAME_KIND_ADOPTION with `data` (uint8), which no limit refuses; returns
+    its position, or -1 if the log must be written first.
+
+    It must fill whole lines, and be shorter than ring and segment.
+    """
+    size = frame_bytes(data.size)
+    if not make_room(memory, size):
+        return np.int64(-1)
+    position = get_word(memory, words.WORD_TAIL)
+    frame = place_of(memory, position)
+    claim(memory, position + size)
+    copy_bytes(memory, frame + words.FRAME_HEADER_BYTES, data, np.int64(0), np.int64(data.size))
+    stamps = (get_word(memory, words.WORD_SYNCED), get_word(memory, words.WORD_GENERATION))
+    kind, level = words.FRAME_KIND_ADOPTION, words.DURABILITY_DISK
+    write_frame_header(memory, frame, position, stamps, data.size, number, kind, level)
+    release_word(memory, words.WORD_TAIL, position + size)
+    return position
+
+
+@kernel
 def append_marker(memory, links, slot, data, wall_ms, now_ms):
     """Append a control batch of our own, which no limit refuses; returns its offset, or -1 if the
     log must be written first."""
@@ -188,7 +210,11 @@ def _check(plan, row, data, memory, slot):
 
     Notes the log start for errors with which Kafka returns it: those that its log finds in a batch.
     """
-    if get_partition(memory, slot, words.P_FLAGS) & words.FLAG_READ_ONLY:
+    flags = get_partition(memory, slot, words.P_FLAGS)
+    if flags & words.FLAG_TAIL:
+        plan[words.HEAD_LED_ELSEWHERE] = 1
+        return NOT_LEADER_OR_FOLLOWER, np.int64(0)
+    if flags & words.FLAG_READ_ONLY:
         return KAFKA_STORAGE_ERROR, np.int64(0)
     at = plan[row + words.ROW_AT]
     end, version = at + plan[row + words.ROW_BYTES], plan[row + words.ROW_VERSION]
@@ -261,6 +287,8 @@ def _make_way(memory, slot, data, plan, row, size):
 def _append_row(memory, links, producers, data, plan, row):
     """Append one row's batch; returns 0, or the reason why the log must be helped first."""
     slot, at = plan[row + words.ROW_CODE] & 0xFFFFFFFF, plan[row + words.ROW_AT]
+    if get_partition(memory, slot, words.P_FLAGS) & words.FLAG_CLOSED:
+        return words.STOP_CLOSED
     wall_ms, now_ms = plan[words.HEAD_WALL_MS], plan[words.HEAD_NOW_MS]
     error, size = _check(plan, row, data, memory, slot)
     plan[row + words.ROW_ERROR] = error
@@ -291,7 +319,8 @@ def append_rows(memory, links, producers, data, plan):
 
     Returns 0 when none is left, STOP_LOG_FULL if the WAL must be written first, or STOP_REFERENCES
     if the caller must check a row's records or handles (shm.kernels.log.handles): resolve that,
-    then call again. STOP_STEP: HEAD_BUDGET is used up, so call again in a later turn.
+    then call again. STOP_STEP: HEAD_BUDGET is used up, so call again in a later turn. STOP_CLOSED:
+    a row's partition moves, so call again once it is open, or led elsewhere.
     """
     log = get_word(memory, words.WORD_LOG)
     for i in range(plan[words.HEAD_ROW_COUNT]):

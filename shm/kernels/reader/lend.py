@@ -163,14 +163,18 @@ def look_at_limits(memory, wanted, bound):
 
 @kernel
 def _is_not_to_read(memory, wanted, cursor, row):
-    """Whether records may come next that compaction has removed, or of aborted transactions.
+    """Whether records may come next that compaction has removed, that another log has or leads, or
+    of aborted transactions.
 
     To be called after W_LIMIT was updated: an abort is in P_ABORTED_END before the limit passes it.
     """
     slot = wanted[W_SLOT, row]
     if slot < 0:
         return False
+    if get_partition(memory, slot, words.P_FLAGS) & words.FLAG_TAIL:
+        return True
     end = get_partition(memory, slot, words.P_COMPACTED_END)
+    end = max(end, get_partition(memory, slot, words.P_LED_FROM))
     if cursor[CURSOR_BOUND] == READ_COMMITTED:
         end = max(end, get_partition(memory, slot, words.P_ABORTED_END))
     return wanted[W_NEXT, row] < end

@@ -140,13 +140,15 @@ def _add_once(state, counter, first, value):
 @kernel
 def _is_readable(memory, slot, offset, epoch):
     """Whether a partition can be read from an offset without an error, and here."""
-    if get_partition(memory, slot, words.P_FLAGS) & words.FLAG_FETCH_LEFT != 0:
+    left = words.FLAG_FETCH_LEFT | words.FLAG_TAIL
+    if get_partition(memory, slot, words.P_FLAGS) & left != 0:
         return False
     if epoch >= 0 and epoch != get_partition(memory, slot, words.P_EPOCH):
         return False
     log_start = max(
         get_partition(memory, slot, words.P_LOG_START),
         get_partition(memory, slot, words.P_SEALED_END),
+        get_partition(memory, slot, words.P_LED_FROM),
     )
     return log_start <= offset <= get_partition(memory, slot, words.P_LOG_END)
 

@@ -212,6 +212,23 @@ def test_a_partition_is_away_up_to_its_compacted_end(writer: Writer) -> None:
     assert reader.lend() == [(0, 2, 3)]
 
 
+def test_a_partition_is_away_below_its_leadership_and_where_another_log_leads_it(
+    writer: Writer,
+) -> None:
+    reader = Reader(writer, NUMBERS[:1])
+    writer.append(0)
+    writer.append(0)
+    writer.show(0)
+    row = writer.memory.partitions[0]
+    row[words.P_LED_FROM] = 2
+    assert reader.place() == [W_AWAY]
+    reader.wanted[W_NEXT, 0], reader.wanted[W_STATE, 0] = 2, W_SEEKING
+    assert reader.place() == [W_HERE]
+    row[words.P_FLAGS] |= words.FLAG_TAIL
+    assert reader.lend() == []
+    assert reader.place() == [W_AWAY]
+
+
 def test_a_transaction_that_stays_open_does_not_have_everything_looked_at_again() -> None:
     writer = Writer(ring_bytes=1 << 21)
     reader = Reader(writer, NUMBERS[:2])

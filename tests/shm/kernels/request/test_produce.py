@@ -10,22 +10,27 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import (
+    FLAG_CLOSED,
     FLAG_READ_ONLY,
+    FLAG_TAIL,
     HEAD_END,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_THROTTLE_MS,
+    HEAD_WALL_MS,
     P_FLAGS,
     P_LOG_END,
     P_LOG_START,
     PLAN_ROWS_MAX,
+    STOP_CLOSED,
     STOP_MALFORMED,
     STOP_NEED_MORE,
     STOP_OTHER_API,
     WORD_SPACE_END,
     WORD_TAIL,
 )
+from shm.kernels.log.append import append_rows
 from shm.kernels.log.plan import new_plan
-from shm.kernels.request.produce import parse_requests
+from shm.kernels.request.produce import parse_requests, produce
 from shm.kernels.twin import produce as plain
 from tests.oracle.batches import batch, changed, with_crc
 from tests.shm.kernels.rig import (
@@ -279,6 +284,28 @@ def test_a_partition_that_cannot_be_written_answers_with_a_storage_error() -> No
     rig.log.partitions[0, P_FLAGS] |= FLAG_READ_ONLY
     answers, _, _ = rig.receive(request_of([("a", [(0, GOOD)])]))
     assert rows_of(read_answers(answers, [9])[0][1]) == [[plain.Row(0, plain.STORAGE_ERROR)]]
+
+
+def test_a_tail_answers_that_another_leads_and_leaves_the_answer_to_python() -> None:
+    rig = Rig()
+    rig.log.partitions[0, P_FLAGS] |= FLAG_TAIL | FLAG_READ_ONLY
+    answers, _, _ = rig.receive(request_of([("a", [(0, GOOD)])]))
+    assert rows_of(read_answers(answers, [9])[0][1]) == [[plain.Row(0, plain.NOT_LEADER)]]
+    assert rig.log.words[WORD_TAIL] == 0
+
+
+def test_a_row_of_a_closed_partition_stops_the_plan_until_it_is_open() -> None:
+    rig = Rig()
+    rig.log.partitions[0, P_FLAGS] |= FLAG_CLOSED
+    data = np.frombuffer(request_of([("a", [(0, GOOD)])]), np.uint8).copy()
+    rig.plan[HEAD_END], rig.plan[HEAD_REQUEST_BYTES_MAX] = len(data), REQUEST_BYTES_MAX
+    rig.plan[HEAD_WALL_MS] = NOW_MS
+    tables = rig.log.memory, rig.links, rig.producers
+    assert produce(data, *tables, rig.directory, rig.plan, rig.out) == STOP_CLOSED
+    assert rig.log.words[WORD_TAIL] == 0
+    rig.log.partitions[0, P_FLAGS] &= ~FLAG_CLOSED
+    assert append_rows(*tables, data, rig.plan) == 0
+    assert rig.log.words[WORD_TAIL] == frame_bytes(len(GOOD))
 
 
 def test_a_batch_beyond_the_space_is_refused_and_a_duplicate_is_acknowledged() -> None:
