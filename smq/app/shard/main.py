@@ -34,6 +34,7 @@ from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.door.sessions import Sessions
 from smq.app.shard.entrances import AGENT_ENTRANCE, FRONT_ENTRANCE, Entrances
 from smq.app.shard.server import ShardServer
+from smq.app.shard.settled import SettledNodes
 from smq.log.files.background import BackgroundThread
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment_files import WalLimits
@@ -70,7 +71,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         for number, memory in inheritance.logs.items()
     }
     access = AccessView(inheritance.access, inheritance.config)
-    nodes, secret = inheritance.known_nodes, os.urandom(16)
+    secret, has_moved = os.urandom(16), inheritance.catalog.has_moved
+    nodes = SettledNodes(inheritance.known_nodes, lambda: not has_moved(shard.catalog_version))
     shard = Shard(node_id, inheritance.config, logs, nodes, secret, access)
     peers = Peers(loop, node_id, inheritance.relays_path, inheritance.socket_path(SEALER))
     catalogs = _catalogs(inheritance, shard)
