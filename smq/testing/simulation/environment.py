@@ -13,11 +13,12 @@ from smq.app.process.inheritance import shard_name
 from smq.model.catalog import Catalog, Topic
 from smq.testing.simulation.clock import MS, SimulatedClock
 from smq.testing.simulation.host import Host
+from smq.testing.simulation.leaders import Leaders
 from smq.testing.simulation.ledger import Broken, Incarnation, Ledger, said
 from smq.testing.simulation.network import Network
 from smq.testing.simulation.people import Identity, identity_of
 from smq.testing.simulation.permits import Permits
-from smq.testing.simulation.processes import ShardProcess, SimProcess
+from smq.testing.simulation.processes import CoordinatorProcess, ShardProcess, SimProcess
 
 if TYPE_CHECKING:
     from shm.catalog import CatalogBlock
@@ -48,6 +49,7 @@ class Environment:
             self.host.secure(Random(f"secured {seed}"))  # noqa: S311
         self.processes: dict[str, SimProcess] = {}
         self.ledger = Ledger()
+        self.leaders = Leaders(self.ledger)
         self.trail: list[str] = []
         self.tells_details = False
         self._disturbed_ns = 0
@@ -109,6 +111,14 @@ class Environment:
             self._catalog_version, published = block.read()
             self._catalog_block, self._catalog = block, Catalog.decode(published)
         return True
+
+    def check_leaders(self, process: SimProcess) -> None:
+        """A process has had a turn. Raises Broken."""
+        if isinstance(process, CoordinatorProcess):
+            if self._reads_catalog():
+                self.leaders.published(self._catalog)
+        elif isinstance(process, ShardProcess):
+            self.leaders.turned(process.shard)
 
     def compacts(self, name: str) -> bool:
         """Whether topics of a name are compacted: two names are, in some runs with sealing."""

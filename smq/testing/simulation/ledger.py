@@ -22,6 +22,8 @@ class Incarnation:
 
     claims   by partition: the record at an offset
     places   by partition: the offset of a record
+    moved    by partition: the offset from which the log that leads has it. A log syncs all that it
+             has before another one leads, whatever the level: no failure takes what lies below
     losses   how many failures occurred that its level does not survive
     is_damaged   a disk has changed its content, so later data may look torn, or cannot read it:
                  nothing in it is claimed any more
@@ -37,10 +39,12 @@ class Incarnation:
     sent_before: frozenset[bytes] = frozenset()
     claims: list[dict[int, bytes]] = field(default_factory=list)
     places: list[dict[bytes, int]] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.claims = [{} for _ in self.topic.logs]
         self.places = [{} for _ in self.topic.logs]
+        self.moved = [0 for _ in self.topic.logs]
 
     @property
     def is_compacted(self) -> bool:
@@ -68,11 +72,12 @@ class Incarnation:
             raise Broken(f"{where}: {said(value)} was at {place}, {why} is at {offset}")
 
     def forget(self) -> None:
-        """Drop the claims after a failure that the level does not survive."""
+        """Drop the claims after a failure that the level does not survive, or after damage."""
         self.losses += 1
-        for claims, places in zip(self.claims, self.places, strict=True):
-            claims.clear()
-            places.clear()
+        for partition, claims in enumerate(self.claims):
+            kept = 0 if self.is_damaged else self.moved[partition]
+            for offset in [offset for offset in claims if offset >= kept]:
+                del self.places[partition][claims.pop(offset)]
 
 
 Part = tuple[Incarnation, int]
@@ -152,6 +157,12 @@ class Ledger:
             incarnation = Incarnation(topic, level, is_damaged=damaged, sent_before=sent)
             self.current[topic.name] = incarnation
             self.all.append(incarnation)
+
+    def moved(self, topic: Topic, partition: int, start: int) -> None:
+        """Another log leads a partition from an offset on."""
+        for each in self.all:
+            if each.topic.id == topic.id:
+                each.moved[partition] = start
 
     def offered(self, topic: str, values: list[bytes], now_ns: int) -> None:
         """Somebody is going to send these records to a topic."""

@@ -5,6 +5,7 @@ Each gets the world, whose reader has read every existing topic, and raises Brok
 
 from collections.abc import Callable
 
+from shm.kernels.base.words import P_EPOCH
 from smq.testing.simulation.intruder import INTRUDERS_TOPIC
 from smq.testing.simulation.ledger import Broken, said
 from smq.testing.simulation.transactor import ABORTED, COMMITTED, TransactionTopics
@@ -33,6 +34,17 @@ def claimed_is_there(world: World) -> None:
                 raise Broken(f"{where}: {said(value)} at offset {offset} is gone")
             if now != value:
                 raise Broken(f"{where}: {said(value)} at offset {offset} is {said(now)} now")
+
+
+def shown_epochs_are_reached(world: World) -> None:
+    """Each partition is led in the highest epoch that was shown, or in a higher one."""
+    for incarnation in world.ledger.all:
+        for partition, number in enumerate(incarnation.topic.partition_numbers):
+            process = world.leading_process(world.log_of(incarnation, partition))
+            led = None if process is None else process.shard.by_number(number)
+            if led is not None and not incarnation.is_dying:
+                epoch = int(led.log.partitions.table[led.slot, P_EPOCH])
+                world.leaders.check_reached(incarnation.topic, partition, epoch)
 
 
 def nothing_twice(world: World) -> None:
@@ -165,6 +177,7 @@ def nobody_has_intruded(world: World) -> None:
 
 RULES: tuple[Rule, ...] = (
     claimed_is_there,
+    shown_epochs_are_reached,
     removed_stays_removed,
     nothing_twice,
     in_order,

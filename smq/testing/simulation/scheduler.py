@@ -111,6 +111,7 @@ class Scheduler:
             is_checked = self.asserts and not (self._is_healed and self.rounds % HEALED_ROUNDS)
             if is_checked and self._processes.get(process.name) is process:
                 process.invariants()
+                self._world.check_leaders(process)
             if self._chance.random() < PAUSES_SHARE:
                 self._pause(process.name, self._chance.random() * PAUSE_MS_MAX)
         return True
