@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
@@ -35,6 +35,7 @@ from smq.security.listeners import UNIX, Endpoint
 from smq.store.store import FILE_NAME, Store
 from smq.testing.simulation.clock import SimulatedClock
 from smq.testing.simulation.disk import Faults, SimulatedDisk
+from smq.testing.simulation.epochs import EpochSocket
 from smq.testing.simulation.network import Address, ListeningSocket, Network
 from smq.testing.simulation.people import (
     HOSTS_USER,
@@ -47,6 +48,7 @@ from smq.testing.simulation.people import (
 )
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from smq.testing.simulation.store import StoreImage
@@ -145,6 +147,8 @@ class Host:
         access = CatalogBlock.create(CATALOG_BYTES_MAX)
         timings = Timings.create(range(1, shards + 1))
         self._blocks = [nodes, catalog, access, timings]
+        epochs = EpochSocket(self.clock, self.chance, self.network.next_fd(), self.take_generation)
+        self.network.by_fd[epochs.fd] = epochs
         self.inheritance = Inheritance(
             config=self.config,
             data_dir=self.directory,
@@ -164,6 +168,7 @@ class Host:
             addresses=self._addresses(shards),
             unix_listeners={},
             stop=self._stop,
+            epoch_sockets={COORDINATOR: cast("socket.socket", epochs)},
             decoy_secret=b"nobody knows it",
         )
         names = [COORDINATOR, SEALER, *(shard_name(n) for n in range(1, shards + 1))]

@@ -32,6 +32,16 @@ class SocketOwner(Protocol):
         """Called before each socket call; may raise Killed."""
 
 
+class Pollable(Protocol):
+    """What a poller looks at."""
+
+    def events(self) -> int:
+        """The events epoll would report."""
+
+    def next_due_ns(self) -> int | None:
+        """When something arrives that is on its way."""
+
+
 class Weather:
     """A connection's behaviour, drawn once from its generator."""
 
@@ -240,7 +250,7 @@ class Network:
         self._clock, self._seed = clock, seed
         self._fd, self._count = FIRST_FD, 0
         self.listeners: dict[Address, ListeningSocket] = {}
-        self.by_fd: dict[int, SimulatedSocket | ListeningSocket] = {}
+        self.by_fd: dict[int, Pollable] = {}
 
     def next_fd(self) -> int:
         """A descriptor that was never used."""

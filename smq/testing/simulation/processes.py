@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from shm.kernels.base.words import (
     DURABILITY_DISK,
@@ -64,6 +64,9 @@ from smq.testing.simulation.people import INSIDE, OUTSIDE
 from smq.testing.simulation.store import SimulatedStore
 from smq.testing.simulation.threads import SteppedBackground, SteppedLane, SteppedSyncer
 from smq.testing.simulation.turns import watched
+
+if TYPE_CHECKING:
+    from smq.testing.simulation.epochs import EpochSocket
 
 Ends = Callable[[str], None]
 
@@ -418,8 +421,16 @@ class CoordinatorProcess(SimProcess):
         self.store.keep_log()
         host.store_image = None
         cluster = Cluster(
-            inheritance.cluster_id, host.log_count, PARTITIONS_PER_LOG_MAX, CATALOG_BYTES_MAX
+            inheritance.cluster_id,
+            host.log_count,
+            PARTITIONS_PER_LOG_MAX,
+            CATALOG_BYTES_MAX,
+            lambda node: next(
+                each.generation for each in inheritance.nodes.nodes() if each.id == node
+            ),
         )
+        epochs = cast("EpochSocket", inheritance.epoch_sockets[COORDINATOR])
+        epochs.owner = self
 
         def build() -> Coordinator:
             self.coordinator = Coordinator(self.store, config, cluster, self.chance, _now())
@@ -435,6 +446,7 @@ class CoordinatorProcess(SimProcess):
                 _now,
                 lambda node: inheritance.socket_path(shard_name(node)),
                 inheritance.timings.coordinator_errors(),
+                epochs=inheritance.epoch_sockets[COORDINATOR],
             ),
         )
         self.loop.run_once(0)
@@ -451,6 +463,7 @@ class CoordinatorProcess(SimProcess):
         self._server.invariants()
         self.coordinator.groups.invariants()
         self.coordinator.transactions.invariants()
+        self.coordinator.moves.invariants()
         self.coordinator.access.invariants()
 
     def release(self) -> None:
