@@ -28,7 +28,7 @@ from smq.filer.local import LocalStore
 from smq.filer.store import Facts
 from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE
 from smq.log.losses import BOOT_FILE
-from smq.model.catalog import Topic
+from smq.model.catalog import Leadership, Moved, Topic
 from smq.model.errors import StoreError
 from smq.security.acls import Operation
 from smq.security.credentials import ScramCredential, ScramMechanism
@@ -90,6 +90,23 @@ def test_a_restore_continues_ids_and_generations_above_those_in_use(
     store.close()
     assert (tmp_path / "b" / "logs" / "0" / BOOT_FILE).read_bytes()
     assert (tmp_path / "filer2" / "docs" / "a").read_bytes() == b"a"
+
+
+def test_leaderships_come_along_and_the_next_epoch_is_above_theirs(tmp_path: Path) -> None:
+    served_once(tmp_path)
+    store = Store.open(tmp_path / "data" / "store.sqlite")
+    topic = Topic("t", UUID(int=1), (1,), (0,))
+    store.add_topic(topic, 0)
+    moved = Moved(2, None, 2, (Leadership(0, 0, 0, 10), Leadership(2, 0, 10, None)))
+    store.leaderships.save(1, moved)
+    store.commit()
+    store.close()
+    taking(tmp_path).run()
+    restoring(tmp_path).run()
+    store = Store.open(tmp_path / "b" / "store.sqlite")
+    assert store.manifest.topics() == [replace(topic, moves={0: moved})]
+    store.close()
+    assert read_meta(tmp_path / "b").generation > moved.epoch
 
 
 @pytest.mark.parametrize("with_users", [True, False])
