@@ -8,8 +8,7 @@ writes:
     a batch that is not as long as its frame, not of our format, or at offsets that there are not
     padding that ends where no frame may begin
     a generation that the snapshot's meta.json has not taken
-    a leader epoch that is negative, or above the generation of its frame: the next start would have
-    a lower one
+    a leader epoch that is negative, or above that generation: the next one drawn would be lower
     a synced position above its frame's, or one where no frame may end
     offsets so high that a broker which goes on has no room
     segments that overlap
@@ -27,7 +26,6 @@ from shm.kernels.log.recover import (
     S_AT,
     S_BASE_OFFSET,
     S_EPOCH,
-    S_GENERATION,
     S_KIND,
     S_SYNCED,
 )
@@ -45,7 +43,7 @@ class RestoredFrames:
     """
 
     def __init__(self, directory: Path, generation: int) -> None:
-        self._walk = FrameWalk(directory, generation)
+        self._walk, self._generation = FrameWalk(directory, generation), generation
         self._end = 0  # Of the last segment.
 
     def judge_file(self, path: Path, fd: int, size: int) -> None:
@@ -71,7 +69,7 @@ class RestoredFrames:
             offsets, epochs = batches[:, S_BASE_OFFSET], batches[:, S_EPOCH]
             if len(batches) and offsets.max() > RESTORED.place_max:
                 raise _refused(path, f"it has a batch at offset {offsets.max()}")
-            others = epochs[(epochs > batches[:, S_GENERATION]) | (epochs < 0)]
+            others = epochs[(epochs > self._generation) | (epochs < 0)]
             if len(others):
                 raise _refused(path, f"it has a batch of leader epoch {others[0]}")
             synced = rows[:, S_SYNCED]

@@ -236,7 +236,7 @@ def write_only(
 def blank_others(
     data: np.ndarray, end: int, first_position: int, known: AbstractSet[int], path: Path
 ) -> None:
-    """Turn the batches of other partitions in data[:end] into padding.
+    """Turn the batches and adoptions of other partitions in data[:end] into padding.
 
     Raises StoreError for damaged frames: beyond them a batch's partition is unknown.
     """
@@ -264,7 +264,8 @@ def _blank(
 ) -> None:
     """Blank a frame of others, and what the ring had before where a frame has nothing."""
     start = row[S_AT]
-    if row[S_KIND] == words.FRAME_KIND_BATCH and row[S_PARTITION] not in known:
+    has_number = row[S_KIND] in {words.FRAME_KIND_BATCH, words.FRAME_KIND_ADOPTION}
+    if has_number and row[S_PARTITION] not in known:
         data[start:stop] = 0
         size = stop - start - words.FRAME_HEADER_BYTES
         stamps, kind = (row[S_SYNCED], row[S_GENERATION]), words.FRAME_KIND_PADDING

@@ -16,6 +16,7 @@ from shm.kernels.base.words import (
     WORD_SPACE_END,
     WORD_TAIL,
 )
+from smq.log.adoption import Adoptions
 from smq.log.files.background import Background
 from smq.log.files.disk import Disk
 from smq.log.files.segment import WalSegment
@@ -35,7 +36,7 @@ class Freeing:
     def __init__(
         self,
         log: ReadableLog,
-        kept: tuple[Producers, LogTransactions],
+        kept: tuple[Producers, LogTransactions, Adoptions],
         disk: Disk,
         background: Background,
         freed: Callable[[], None],

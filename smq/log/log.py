@@ -17,6 +17,7 @@ The log itself moves the positions. Its parts do the rest:
     sealing   how far partitions are sealed                 smq.log.sealed_ends
     transactions  which are open, which were aborted        smq.log.transactions
     losses    which starts may have lost records            smq.log.losses
+    adoptions  what may come to be led here                 smq.log.adoption
 """
 
 from collections.abc import Callable, Collection
@@ -28,6 +29,7 @@ from shm.kernels.base.words import (
     DURABILITY_DISK,
     DURABILITY_MEMORY,
     DURABILITY_OS,
+    P_LED_FROM,
     WORD_GENERATION,
     WORD_INDEX_TAIL,
     WORD_LOG,
@@ -39,6 +41,7 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.visible import publish
 from shm.segment import LogMemory
+from smq.log.adoption import Adoptions, StateExport
 from smq.log.ahead import RingAhead
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import Disk, told
@@ -91,7 +94,8 @@ class Log(ReadableLog):
         self.syncs = Syncs(memory, wal, syncer)
         self.health = Health(self, self.syncs, background, boot_id)
         self.filing = Filing(self, disk, background, boot_id, self.checkpoint)
-        kept = self.producers, self.transactions
+        self.adoptions = Adoptions(memory, self.partitions, self.producers, self.transactions)
+        kept = self.producers, self.transactions, self.adoptions
         self.freeing = Freeing(self, kept, disk, background, self._freed)
         self.sealing = SealedEnds(self, self.transactions)
         self.cursors = self.filing.cursors
@@ -112,6 +116,7 @@ class Log(ReadableLog):
         self.partitions.invariants()
         self.producers.invariants()
         self.transactions.invariants()
+        self.adoptions.invariants()
         self.lookup.invariants()
         self.wal.invariants()
         self.syncs.invariants()
@@ -122,14 +127,60 @@ class Log(ReadableLog):
     # --- partitions ------------------------------------------------------------------------------
 
     def adopt(self, number: int, settings: PartitionSettings) -> int:
-        """Lead a partition, or apply changed settings; returns its slot."""
-        is_new = number not in self.partitions.slots
+        """Lead a partition that has never moved, or apply changed settings; returns its slot."""
+        slot = self.configure(number, settings)
+        if number not in self.partitions.led:
+            self.lead(number)
+        return slot
+
+    def configure(self, number: int, settings: PartitionSettings) -> int:
+        """Apply a topic's settings to a partition; returns its slot. It leads nothing."""
         slot = self.partitions.configure(number, settings)
         self.filing.has_disk_frames |= settings.durability == DURABILITY_DISK
-        if is_new:
-            self.partitions.lead(number, self.words[WORD_GENERATION])
         self.health.adopt(number, settings.durability)
         return slot
+
+    def lead(self, number: int, epoch: int = 0, start: int = 0) -> None:
+        """Lead a partition in a leadership of this log that has begun in `epoch` at offset `start`,
+        from now on, or again: it takes appends.
+
+        A pending adoption of this epoch is applied. The epoch of what is appended is the newest
+        that is known, and not below the generation.
+        """
+        self._know(number, epoch, start)
+        newest = max(epoch, self.partitions.newest_epoch(number))
+        self.partitions.lead(number, max(newest, int(self.words[WORD_GENERATION])))
+
+    def close_partition(self, number: int, epoch: int = 0, start: int = 0) -> None:
+        """Take no appends to a partition, for it moves; `epoch` and `start` as for lead(). At a
+        start it takes no epoch: clients know the newest one."""
+        self._know(number, epoch, start)
+        self.partitions.close(number, epoch)
+
+    def open_partition(self, number: int) -> None:
+        """Take appends to a closed partition again."""
+        self.lead(number)
+
+    def become_tail(self, number: int, end: int) -> None:
+        """Another log leads a partition from offset `end` on, and knows of it what this one has
+        known: its history, producers and transactions."""
+        self.partitions.slot_of(number)
+        self.partitions.become_tail(number, end)
+        self.producers.drop_partitions({number})
+        self.transactions.drop(number)
+        self.transactions.decided(number)
+
+    def state_of(self, number: int) -> StateExport:
+        """What another log is to adopt of a partition that is closed here."""
+        return StateExport(self.words, self.partitions, self.producers, self.transactions, number)
+
+    def _know(self, number: int, epoch: int, start: int) -> None:
+        pending = self.adoptions.pending(number)
+        if pending is not None and pending.epoch == epoch:
+            self.adoptions.apply(number)
+        self.partitions.raise_end(number, start)
+        row = self.partitions.table[self.partitions.slots[number]]
+        row[P_LED_FROM] = max(int(row[P_LED_FROM]), start)
 
     def raise_level(self, before: int, level: int) -> None:
         """A partition's durability rises: note what it may have lost before, and sync the rest."""
@@ -152,6 +203,7 @@ class Log(ReadableLog):
             self.partitions.drop(number)
             self.lookup.drop(number)
             self.transactions.drop(number)
+            self.adoptions.drop(number)
         self.producers.drop_partitions(set(numbers))
 
     # --- space -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 
 from shm.kernels.base import words
 from shm.segment import LogMemory
+from smq.log.files.adopted import AdoptedRow
 from smq.log.files.checkpoint import PartitionCheckpoint
 
 TIME_UNLIMITED = 2**62
@@ -20,6 +21,7 @@ _STATE_COLUMNS = (
     words.P_UNSEALED_SINCE_MS,
     words.P_COMPACTED_END,
     words.P_DECIDED_END,
+    words.P_LED_FROM,
 )
 _SET_FLAGS = (
     3 << words.DURABILITY_SHIFT
@@ -71,18 +73,23 @@ class PartitionsCopy(NamedTuple):
         """By number."""
         rows = self.table[self._rows()]
         numbers = rows[:, words.P_NUMBER].tolist()
+        tails = rows[:, words.P_FLAGS] & words.FLAG_TAIL != 0
+        states = np.column_stack([rows[:, _STATE_COLUMNS], tails]).tolist()
         return [
-            PartitionCheckpoint(number, self.epochs[number], *row)
-            for number, row in zip(numbers, rows[:, _STATE_COLUMNS].tolist(), strict=True)
+            PartitionCheckpoint(number, self.epochs[number], *state)
+            for number, state in zip(numbers, states, strict=True)
         ]
 
 
 class Partitions:
     """Rows of the partition table by partition number.
 
+    led   the numbers of those that this life leads, or has closed while they move
+
     Invariants: each number has one row, and a history of epochs that begin at growing offsets; log
-    start <= HWM <= log end and compacted end <= sealed end <= HWM. A history is never changed, but
-    replaced: copies of `epochs` share it.
+    start <= HWM <= log end, compacted end <= sealed end <= HWM, and what is led begins at or below
+    the log end. A tail is not led. A history is never changed, but replaced: copies of `epochs`
+    share it.
     """
 
     def __init__(self, memory: LogMemory) -> None:
@@ -90,6 +97,7 @@ class Partitions:
         self._words = memory.words
         self.slots: dict[int, int] = {}
         self.epochs: dict[int, list[tuple[int, int]]] = {}
+        self.led: set[int] = set()
         self._free = list(range(len(self.table) - 1, -1, -1))
 
     def invariants(self) -> None:
@@ -107,10 +115,14 @@ class Partitions:
             ), number
             assert row[words.P_SEALED_END] <= row[words.P_HIGH_WATERMARK], number
             assert row[words.P_LAST_STABLE] <= row[words.P_HIGH_WATERMARK], number
+            assert 0 <= row[words.P_LED_FROM] <= row[words.P_LOG_END], number
             for before, after in pairwise(self.epochs[number]):
                 assert before[0] < after[0], number
                 assert before[1] < after[1], number
-        assert len(set(self.slots.values())) == len(self.slots)
+        assert self.led <= self.slots.keys()
+        for number in self.led:
+            assert not self.is_tail(number), number
+            assert self.epochs[number], number
 
     def clear(self) -> None:
         """Forget all rows, as a shard does before it recovers."""
@@ -148,7 +160,9 @@ class Partitions:
             state.compacted_end,
             state.decided_end,
         )
-        row[words.P_LOG_END] = max(state.log_start, state.sealed_end)
+        row[words.P_LOG_END] = max(state.log_start, state.sealed_end, state.led_from)
+        row[words.P_LED_FROM] = state.led_from
+        row[words.P_FLAGS] |= words.FLAG_TAIL * state.is_tail
         row[words.P_MAX_TIMESTAMP] = state.max_timestamp
         row[words.P_UNSEALED_SINCE_MS] = state.unsealed_since_ms
         self.epochs[state.number] = list(state.epochs)
@@ -187,11 +201,22 @@ class Partitions:
         """The durability of a partition's topic."""
         return int(self.table[slot, words.P_FLAGS]) >> words.DURABILITY_SHIFT & 3
 
+    def is_tail(self, number: int) -> bool:
+        """Whether another log leads the partition."""
+        return bool(self.table[self.slots[number], words.P_FLAGS] & words.FLAG_TAIL)
+
+    def newest_epoch(self, number: int) -> int:
+        """The newest leader epoch that is known of a partition; 0: none is."""
+        history, known = self.epochs[number], int(self.table[self.slots[number], words.P_EPOCH])
+        return max(known, history[-1][0]) if history else known
+
     def lead(self, number: int, epoch: int) -> None:
         """Begin a leader epoch at the partition's end. Epochs without a record are dropped."""
         row = self.table[self.slots[number]]
         assert epoch >= row[words.P_EPOCH], "a leader epoch never falls"
         row[words.P_EPOCH] = epoch
+        row[words.P_FLAGS] &= ~(words.FLAG_CLOSED | words.FLAG_TAIL)
+        self.led.add(number)
         self.note_epoch(number, epoch, int(row[words.P_LOG_END]))
 
     def note_epoch(self, number: int, epoch: int, offset: int) -> None:
@@ -202,6 +227,53 @@ class Partitions:
         if not history or history[-1][0] < epoch:
             history.append((epoch, offset))
         self.epochs[number] = history
+
+    def close(self, number: int, epoch: int) -> None:
+        """Take no appends: the partition moves. One that this life has not led yet stays in the
+        newest epoch that is known, or in `epoch`: it begins none."""
+        row = self.table[self.slots[number]]
+        if number not in self.led:
+            row[words.P_EPOCH] = epoch = max(epoch, self.newest_epoch(number))
+            self.note_epoch(number, epoch, int(row[words.P_LOG_END]))
+        row[words.P_FLAGS] = int(row[words.P_FLAGS]) & ~words.FLAG_TAIL | words.FLAG_CLOSED
+        self.led.add(number)
+
+    def become_tail(self, number: int, end: int) -> None:
+        """Another log leads the partition from offset `end` on: its history is that one's."""
+        row = self.table[self.slots[number]]
+        # The flag first: readers of the shared memory look at what is stable before they look here.
+        row[words.P_FLAGS] = int(row[words.P_FLAGS]) & ~words.FLAG_CLOSED | words.FLAG_TAIL
+        self.led.discard(number)
+        self.epochs[number] = []
+        self.raise_end(number, end)
+
+    def begin_at(self, number: int, epoch: int, start: int, state: AdoptedRow) -> None:
+        """A leadership begins at offset `start`, and knows of what is before it what is adopted:
+        nothing is left of what the row has said."""
+        row = self.table[self.slot_of(number)]
+        self.led.discard(number)
+        self.epochs[number] = [(epoch, start)]
+        row[words.P_FLAGS] &= ~(words.FLAG_CLOSED | words.FLAG_TAIL)
+        row[words.P_LOG_START], row[words.P_LOG_END] = state.log_start, start
+        row[words.P_SEALED_END], row[words.P_DECIDED_END] = state.sealed_end, state.decided_end
+        row[words.P_COMPACTED_END], row[words.P_LED_FROM] = state.compacted_end, start
+        row[words.P_MAX_TIMESTAMP] = state.max_timestamp
+        self.set_unsealed(number, state.unsealed_bytes, state.unsealed_since_ms)
+        row[words.P_OPEN_FROM] = row[words.P_ABORTED_END] = 0
+        show(row, start)
+
+    def raise_end(self, number: int, end: int) -> None:
+        """No end of the partition is below `end`, whatever the log has lost."""
+        row = self.table[self.slots[number]]
+        if end > row[words.P_LOG_END]:
+            row[words.P_LOG_END] = end
+            show(row, end)
+
+    def cut_history(self, number: int) -> None:
+        """Forget the epochs that begin above the partition's end: their records are lost."""
+        history, end = self.epochs[number], int(self.table[self.slots[number], words.P_LOG_END])
+        kept = [each for each in history if each[1] <= end]
+        self.epochs[number] = kept or history[:1]
 
     def start_at(self, number: int, offset: int) -> None:
         """Move a partition's log start up; epochs that ended before it are forgotten."""
@@ -245,20 +317,23 @@ class Partitions:
             row = self.table[slot]
             show(row, int(row[words.P_LOG_END]))
 
-    def extend(self, number: int, end: int, epoch: int) -> None:
+    def extend(self, number: int, end: int) -> None:
         """Move a partition's end up to where sealed segments are known to reach."""
         row = self.table[self.slots[number]]
         assert end >= row[words.P_LOG_END], "no offset is given away twice"
-        if self.epochs[number][-1:] == [(epoch, int(row[words.P_LOG_END]))]:
+        epoch, is_led = int(row[words.P_EPOCH]), number in self.led
+        if is_led and self.epochs[number][-1:] == [(epoch, int(row[words.P_LOG_END]))]:
             # It has no record yet: those that are sealed are of earlier epochs.
             self.epochs[number] = self.epochs[number][:-1]
         row[words.P_LOG_END] = end
         show(row, end)
-        self.lead(number, epoch)
+        if is_led:
+            self.note_epoch(number, epoch, end)
 
     def drop(self, number: int) -> None:
         """Forget a partition whose topic was deleted."""
         slot = self.slots.pop(number)
         self.epochs.pop(number)
+        self.led.discard(number)
         self.table[slot] = 0
         self._free.append(slot)

@@ -54,7 +54,7 @@ class Producers:
 
     def invariants(self) -> None:
         """Raise AssertionError when the table is not as the class says."""
-        header, rows = self.table[0], self.table[: self._end]
+        header, rows = self.table[0], self.table[: self.end]
         assert 0 <= header[H_COUNT] <= header[H_TOP] <= header[H_CAPACITY]
         used = np.flatnonzero(rows[1:, R_PARTITION]) + 1
         assert len(used) == header[H_COUNT]
@@ -65,7 +65,7 @@ class Producers:
             assert rows[header[begin], back] == 0 if len(used) else header[begin] == 0
 
     @property
-    def _end(self) -> int:
+    def end(self) -> int:
         """The row after the last that was ever used."""
         return int(self.table[0, H_TOP]) + 1
 
@@ -80,8 +80,8 @@ class Producers:
         """The rows of these partitions' producers, by partition: one piece of the table after the
         other, and others may be served between two."""
         places = np.array(numbers, np.int64) + 1
-        for first in range(1, self._end, ROWS_AT_ONCE):
-            partitions = self.table[first : min(self._end, first + ROWS_AT_ONCE), R_PARTITION]
+        for first in range(1, self.end, ROWS_AT_ONCE):
+            partitions = self.table[first : min(self.end, first + ROWS_AT_ONCE), R_PARTITION]
             rows = np.flatnonzero(np.isin(partitions, places))
             rows = rows[np.argsort(partitions[rows], kind="stable")]
             there, starts = np.unique(partitions[rows], return_index=True)
@@ -104,12 +104,22 @@ class Producers:
         """Forget the producers of deleted partitions among some rows. Call it often."""
         if not self._gone:
             return
-        end = min(self._end, self._swept_to + ROWS_AT_ONCE)
+        end = min(self.end, self._swept_to + ROWS_AT_ONCE)
         gone = np.array(sorted(self._gone), np.int64)
         forget_partitions(self.table, self._swept_to, end, gone)
         self._swept_to = end
-        if end == self._end:
+        if end == self.end:
             self._gone.clear()
+
+    def forget_now(self, number: int) -> None:
+        """Forget a partition's producers before others of it come."""
+        forget_partitions(self.table, 1, self.end, np.array([number]))
+        self._gone.discard(number)
+
+    @property
+    def room(self) -> int:
+        """How many more it takes without forgetting one."""
+        return int(self.table[0, H_CAPACITY]) - len(self)
 
     def clip(self, numbers: np.ndarray, ends: np.ndarray) -> None:
         """Forget batches that the log does not hold: a retry of them must be appended.
@@ -125,7 +135,7 @@ class Producers:
 
     def copy(self) -> "ProducersCopy":
         """Begin to copy the table, piece by piece."""
-        return ProducersCopy(self.table, self._end, self.copied_at_once)
+        return ProducersCopy(self.table, self.end, self.copied_at_once)
 
 
 class ProducersCopy:
@@ -137,19 +147,19 @@ class ProducersCopy:
     """
 
     def __init__(self, table: np.ndarray, end: int, at_once: int) -> None:
-        self._table, self._next, self._end, self._at_once = table, 1, end, at_once
+        self._table, self._next, self.end, self._at_once = table, 1, end, at_once
         self._filed = np.empty((end - 1, PRODUCER_COLUMNS), np.int64)  # Allocated as written.
         self._count = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether take() has copied all rows."""
-        return self._next >= self._end
+        return self._next >= self.end
 
     def take(self) -> np.ndarray:
         """Copy the next rows, which may be none."""
         first = self._next
-        self._next = min(self._end, first + self._at_once)
+        self._next = min(self.end, first + self._at_once)
         return self._table[first : self._next].copy()
 
     def file(self, piece: np.ndarray, numbers: np.ndarray, ends: np.ndarray) -> None:

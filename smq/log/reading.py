@@ -23,6 +23,8 @@ from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
     P_COMPACTED_END,
+    P_DECIDED_END,
+    P_LED_FROM,
     P_SEALED_END,
     WORD_RING_START,
     WORD_SPACE_END,
@@ -82,13 +84,20 @@ class ReadableLog:
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
 
-        None: the offset has left the WAL or was compacted; sealed segments have it.
+        None: the offset has left the WAL or was compacted; sealed segments have it. So it is for
+        decided ones of former leaderships: which transactions were aborted there nobody may know
+        any more. The `limit` for these is the end of the leadership: offsets of other logs would
+        seem to be lost.
         """
         slot = self.partitions.slots[number]
         row = self.partitions.table[slot]
         sealed_end = int(row[P_SEALED_END])
         if offset < row[P_COMPACTED_END]:
             return None
+        if offset < row[P_LED_FROM]:
+            if offset < row[P_DECIDED_END]:
+                return None
+            limit = min(limit, int(row[P_LED_FROM]))
         found = self.lookup.choose(number, slot, offset, limit, bytes_max, sealed_end)
         if found is None or not len(found.spans) or self.in_ring(int(found.spans[0, 0])):
             return found

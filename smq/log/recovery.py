@@ -186,6 +186,7 @@ class _Recovery:
         self._known_generation = checkpoint.generation
         log.producers.restore(checkpoint.producers)
         log.transactions.restore(checkpoint.transactions)
+        log.adoptions.restore(checkpoint.adoptions)
 
     # --- segments --------------------------------------------------------------------------------
 
@@ -387,7 +388,7 @@ class _Recovery:
                 continue
             log.sealing.raise_bounds(state, self._now_ms)
         for number, slot in log.partitions.slots.items():
-            log.partitions.lead(number, generation)
+            log.partitions.cut_history(number)
             row = log.partitions.table[slot]
             log.sealing.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]) or self._now_ms)
         log.freeing.keep_sealed()

@@ -24,6 +24,7 @@ from shm.kernels.log.recover import (
     S_PARTITION,
     replay_frames,
 )
+from smq.log.adoption_replay import AdoptionReplay
 from smq.log.start_rows import StartRows
 from smq.log.transaction_replay import replay_transactions
 
@@ -39,6 +40,7 @@ class Replay:
     def __init__(self, start_rows: StartRows, rows: np.ndarray, now_ms: int) -> None:
         self._start_rows, self._log = start_rows, start_rows.log
         self._rows, self._now_ms = rows, now_ms
+        self._adopted = AdoptionReplay(start_rows)
         self.first_offsets: dict[int, int] = {}
         self.entries: list[np.ndarray] = []
 
@@ -47,6 +49,19 @@ class Replay:
     ) -> None:
         """Enter the frames of these rows, [first, end). `first_position` is that of data[0];
         the checkpoint knows what lies below position `known_to`."""
+        first, end = which
+        while first < end:
+            place = first_position, known_to
+            stop = first + self._adopted.next_turn(self._rows[first:end], *place)
+            if first < stop:
+                self._enter(data, (first, stop), *place)
+            if stop < end:
+                stop += self._adopted.take(data, self._rows[stop], first_position)
+            first = stop
+
+    def _enter(
+        self, data: np.ndarray, which: tuple[int, int], first_position: int, known_to: int
+    ) -> None:
         log, rows = self._log, self._rows[slice(*which)]
         batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
         log.filing.has_disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
@@ -87,6 +102,8 @@ class Replay:
             if slot >= 0:
                 self.first_offsets.setdefault(number, offset)
                 history = log.partitions.epochs[number]
+                if log.partitions.is_tail(number):
+                    continue  # Its history is its leader's.
                 if not history or epoch > history[-1][0]:  # Drop epochs whose records were lost.
                     log.partitions.note_epoch(number, epoch, offset)
         return slots

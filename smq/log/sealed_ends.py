@@ -4,11 +4,11 @@ from shm.kernels.base.words import (
     P_COMPACTED_END,
     P_DECIDED_END,
     P_HIGH_WATERMARK,
+    P_LED_FROM,
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,
     P_UNSEALED_SINCE_MS,
-    WORD_GENERATION,
 )
 from smq.log.files.checkpoint import PartitionCheckpoint
 from smq.log.partitions import show
@@ -30,12 +30,15 @@ class SealedEnds:
 
     def advance(self, number: int, end: int, now_ms: int, *, is_decided: bool = True) -> bool:
         """Sealed segments hold everything of a partition below `end`: what is decided, or all
-        batches as they were sent. Returns whether more of it is visible than before."""
+        batches as they were sent. Returns whether more of it is visible than before. A tail has
+        nothing beyond its end."""
         partitions = self._log.partitions
         row = partitions.table[partitions.slots[number]]
+        if partitions.is_tail(number):
+            end = min(end, int(row[P_LOG_END]))
         shows_more = end > int(row[P_HIGH_WATERMARK])
         if end > int(row[P_LOG_END]):  # A power loss took it from the WAL, but it is sealed.
-            partitions.extend(number, end, self._log.words[WORD_GENERATION])
+            partitions.extend(number, end)
         elif shows_more:  # It was hidden since no sync has covered it.
             show(row, end)
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), end)
@@ -67,13 +70,16 @@ class SealedEnds:
 
     def assume(self, number: int, offset: int) -> None:
         """The log begins at `offset`, and the checkpoint that knew more is lost: what is before it
-        is sealed, and all that is decided may be compacted.
+        is sealed, and all that is decided may be compacted. Nothing follows for a partition that
+        other logs have led: they may have what is before.
 
         What is not decided leaves the log only once the checkpoint that is left knows it: see
         smq.log.freeing.
         """
         partitions = self._log.partitions
         row = partitions.table[partitions.slots[number]]
+        if row[P_LED_FROM]:
+            return
         if offset > row[P_SEALED_END]:
             row[P_SEALED_END] = row[P_DECIDED_END] = offset
         row[P_COMPACTED_END] = row[P_DECIDED_END]

@@ -14,6 +14,7 @@ import numpy as np
 
 from shm.kernels.base.words import WORD_GENERATION, WORD_SYNCED, WORD_TAIL
 from shm.segment import LogMemory
+from smq.log.adoption import Adoptions
 from smq.log.files.background import Background, JobLane
 from smq.log.files.checkpoint import Checkpoint
 from smq.log.files.disk import Disk
@@ -31,6 +32,7 @@ class LogSnapshot:
         partitions: Partitions,
         producers: Producers,
         transactions: LogTransactions,
+        adoptions: Adoptions,
     ) -> None:
         words = memory.words
         self.position: int = words[WORD_TAIL]
@@ -40,6 +42,7 @@ class LogSnapshot:
         self._partitions = partitions.copy()
         self._producers = producers.copy()
         self._transactions = transactions.copy()
+        self._adoptions = adoptions.copy()
         self._ends: tuple[np.ndarray, np.ndarray] | None = None
 
     def save(
@@ -76,5 +79,5 @@ class LogSnapshot:
         self._file(piece)
         states, filed = self._partitions.states(), self._producers.filed
         where = self.position, self.synced, self.generation
-        checkpoint = Checkpoint(*where, states, filed, self._transactions)
+        checkpoint = Checkpoint(*where, states, filed, self._transactions, self._adoptions)
         checkpoint.save(disk, directory)

@@ -82,6 +82,11 @@ class LogTransactions:
         """The open transactions of a partition."""
         return list(self._open.get(number, {}).values())
 
+    def aborted_rows(self, number: int) -> np.ndarray:
+        """All aborted ones of a partition: int64 [n, 5], the fields of Aborted."""
+        aborted = self._aborted.get(number)
+        return NONE if aborted is None else np.concatenate(aborted.copies())
+
     def has_aborted(self, number: int, start: int) -> bool:
         """Whether a partition has aborted ones with records or markers from an offset on."""
         aborted = self._aborted.get(number)
@@ -192,8 +197,7 @@ class LogTransactions:
         `numbers` are those of all partitions, `ends` their log ends.
         """
         for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
-            aborted = self._aborted.get(number)
-            rows = NONE if aborted is None else np.concatenate(aborted.copies())
+            rows = self.aborted_rows(number)
             kept, lost = rows[rows[:, LAST] < end], rows[rows[:, LAST] >= end]
             again = [Open._make((*each[:4], 0)) for each in lost.tolist()]
             found = again + list(self._open.get(number, {}).values())

@@ -104,12 +104,12 @@ def test_a_generation_that_the_snapshot_has_not_taken_is_refused(generation: int
         judge((0, framed(batch(b"value"), generation=generation)))
 
 
-@pytest.mark.parametrize("epoch", [GENERATION, 2**31 - 1, -1, -(2**31)])
-def test_a_leader_epoch_below_0_or_above_the_frames_generation_is_refused(epoch: int) -> None:
-    """The restored shard's own epoch, its generation, was below it."""
+@pytest.mark.parametrize("epoch", [GENERATION + 1, 2**31 - 1, -1, -(2**31)])
+def test_a_leader_epoch_below_0_or_above_the_snapshots_generation_is_refused(epoch: int) -> None:
+    """The restored shard's own epoch, its generation, was below it. That of a partition that has
+    moved is above the generation of its log."""
     data = batch(b"value")
-    if epoch == GENERATION:
-        judge((0, framed(data, generation=epoch, epoch=epoch)))
+    judge((0, framed(data, generation=GENERATION - 1, epoch=GENERATION)))
     with pytest.raises(StoreError, match=f"it has a batch of leader epoch {epoch}: no log"):
         judge((0, framed(data, generation=GENERATION - 1, epoch=epoch)))
 

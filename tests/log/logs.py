@@ -91,7 +91,7 @@ def start(  # noqa: PLR0913
         pause=pause,
         existing=existing,
     )
-    for number, level in (levels or {1: OS}).items():
+    for number, level in ({1: OS} if levels is None else levels).items():
         log.adopt(number, settings(level))
     log.invariants()
     for segment in log.wal.segments:

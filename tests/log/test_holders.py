@@ -82,7 +82,7 @@ def test_a_partition_needs_nothing_that_it_lost(log: Log) -> None:
 def test_a_partition_holds_no_segment_by_what_it_lost_behind_a_gap(tmp_path: Path) -> None:
     """No segment has what a start found damaged, and no look-up knows it as lost."""
     log = start(tmp_path).log
-    log.partitions.extend(1, 10, 0)
+    log.partitions.extend(1, 10)
     fill(log, count=40)
     segment, end = first(log), end_of(log, 1)
     for base in range(10, end):

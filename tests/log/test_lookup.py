@@ -115,7 +115,7 @@ def test_batches_that_are_lost_one_by_one_are_passed_over_as_one(log: Log) -> No
 def test_a_reader_passes_over_what_was_lost_behind_a_gap(tmp_path: Path) -> None:
     """No segment has what a start found damaged, and no look-up knows it as lost."""
     log = start(tmp_path).log
-    log.partitions.extend(1, 10, 0)
+    log.partitions.extend(1, 10)
     fill(log, count=60)
     for base in (10, 11, 13):
         log.lookup.lose(IndexedBatch(1, base, base + 1))

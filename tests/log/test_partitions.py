@@ -106,7 +106,7 @@ def test_a_dropped_partitions_row_is_given_to_another_empty(partitions: Partitio
 
 def test_an_end_known_from_sealed_segments_extends_the_partition(partitions: Partitions) -> None:
     led(partitions, (3, 10))
-    partitions.extend(7, 25, 3)
+    partitions.extend(7, 25)
     assert partitions.table[partitions.slots[7], P_HIGH_WATERMARK] == 25
     assert partitions.epochs[7] == [(3, 0)]
 
@@ -114,7 +114,7 @@ def test_an_end_known_from_sealed_segments_extends_the_partition(partitions: Par
 def test_an_epoch_without_a_record_begins_behind_what_is_sealed(partitions: Partitions) -> None:
     """Clients whose records are all sealed were sent back to where the log ended."""
     led(partitions, (3, 10), (5, 10))
-    partitions.extend(7, 25, 5)
+    partitions.extend(7, 25)
     partitions.invariants()
     assert partitions.epochs[7] == [(3, 0), (5, 25)]
     assert partitions.end_of_epoch(7, 3) == (3, 25)

@@ -39,7 +39,7 @@ def producers_of(
 
 def partitions_of(producers: Producers) -> set[int]:
     """The numbers that are in the table."""
-    return set(producers.table[1 : producers._end, R_PARTITION].tolist()) - {0}
+    return set(producers.table[1 : producers.end, R_PARTITION].tolist()) - {0}
 
 
 def test_those_of_many_partitions_that_go_at_once_are_forgotten_in_one_walk(

@@ -6,7 +6,6 @@ import select
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 
 from shm.peer import is_ours
 from shm.segment import LogMemory
@@ -186,15 +185,21 @@ def _open_log(
 
 
 def _partitions_of(inheritance: Inheritance, log: int) -> set[int]:
-    """The numbers of a log's partitions, once the coordinator has sent the topics."""
+    """The numbers of a log's partitions, once the coordinator has sent the topics: of those that
+    it leads, has led or is to lead."""
     while not inheritance.catalog.version():
         if inheritance.stop_requested():
             raise SystemExit(0)
         sleep(CATALOG_WAIT_MS / 1000)
     _, published = inheritance.catalog.read()
-    topics = Catalog.decode(published).by_name.values()
-    pairs = (zip(each.partition_numbers, each.logs, strict=True) for each in topics)
-    return {number for number, of in chain.from_iterable(pairs) if of == log}
+    numbers = set[int]()
+    for topic in Catalog.decode(published).by_name.values():
+        pairs = zip(topic.partition_numbers, topic.logs, strict=True)
+        numbers.update(number for number, of in pairs if of == log)
+        for index, moved in topic.moves.items():
+            if log in {moved.target, *(each.log for each in moved.leaderships)}:
+                numbers.add(topic.partition_numbers[index])
+    return numbers
 
 
 def _pause() -> int:

@@ -1,9 +1,9 @@
 """The checkpoint of a log: the state of its partitions when the log had reached a position.
 
     0       8            12         16
-    +-------+------------+----------+--------------------+------------+------------+
-    |magic  |check       |JSON bytes| JSON               | producers  | aborted    | int64 rows
-    +-------+------------+----------+--------------------+------------+------------+
+    +-------+------------+----------+---------------+-----------+---------+-----------+
+    |magic  |check       |JSON bytes| JSON          | producers | aborted | adoptions | int64 words
+    +-------+------------+----------+---------------+-----------+---------+-----------+
 
 The last byte of the magic is the version of the format. In version 1 the check covers what follows
 it, in later ones the magic too: this tells a newer file from a damaged one.
@@ -33,14 +33,21 @@ from shm.kernels.log.producers import (
     PRODUCER_BATCHES,
     PRODUCER_COLUMNS,
     R_BATCH_COUNT,
-    R_BATCHES,
-    R_COORDINATOR_EPOCH,
-    R_EPOCH,
     R_LAST_MS,
     R_NEWEST,
-    R_PARTITION,
 )
 from shm.layout import PARTITIONS_PER_LOG_MAX
+from smq.log.files.adopted import Adoption, read_adoptions
+from smq.log.files.bounds import (
+    INT16,
+    INT32,
+    INT64,
+    NUMBERS,
+    Bounds,
+    require,
+    require_producers,
+    require_transactions,
+)
 from smq.log.files.disk import Disk
 from smq.log.files.pieces import by_pieces
 from smq.model.config import INT32_MAX
@@ -48,29 +55,18 @@ from smq.model.errors import MadeByNewer, StoreError
 from smq.model.setting import INT64_MAX
 
 MAGIC = b"SMQCKPT"
-VERSION = 4  # Version 1 has no transactions; in 2 the aborted ones are in the JSON; 3: see below.
+# Version 1 has no transactions; in 2 the aborted ones are in the JSON; 3: see below; 4 knows of no
+# other logs.
+VERSION = 5
 _HEAD = struct.Struct("<7sBI")
-Bounds = tuple[int, int]  # The lowest and the highest number that there may be.
 _TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
 FILE_NAME_BEFORE = "checkpoint.before"
 PARTITIONS_PIECE = 256  # Encoded per step, and …
 BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
 _LIST_BYTES_MIN = 6  # "[0,0],": no list of a checkpoint is shorter on average.
-_LIST_NUMBERS_MAX = 5  # A transaction has as many, and a partition 11 in two lists at least.
-_QUOTES_MAX = 2 * 7  # Around the names of its fields.
-# What a log may have written.
-_NUMBERS = 0, 2**32 - 1  # A frame has a partition's number in 32 bits.
-_INT16, _INT32, _INT64 = (-(2**15), 2**15 - 1), (-INT32_MAX - 1, INT32_MAX), (-(2**63), INT64_MAX)
-_PRODUCER_BOUNDS = {
-    R_PARTITION: _NUMBERS,
-    R_EPOCH: _INT16,
-    R_BATCH_COUNT: (0, PRODUCER_BATCHES),
-    R_NEWEST: (0, PRODUCER_BATCHES - 1),
-    R_COORDINATOR_EPOCH: (-INT32_MAX, INT32_MAX + 1),  # One is added.
-    **{R_BATCHES + 4 * i: _INT32 for i in range(PRODUCER_BATCHES)},  # First sequences …
-    **{R_BATCHES + 4 * i + 1: _INT32 for i in range(PRODUCER_BATCHES)},  # … and last ones.
-}
+_LIST_NUMBERS_MAX = 5  # A transaction has as many, and a partition 13 in two lists at least.
+_QUOTES_MAX = 2 * 8  # Around the names of its fields.
 
 
 class CheckpointLimits(NamedTuple):
@@ -89,7 +85,7 @@ class CheckpointLimits(NamedTuple):
 
 
 # No log gets to such offsets and positions, and sums with them fit. A start looks at whole files.
-OWN = CheckpointLimits(INT64_MAX // 2, 2**32 - 1, 2**32 - 1, _INT32)
+OWN = CheckpointLimits(INT64_MAX // 2, 2**32 - 1, 2**32 - 1, INT32)
 # A restored log goes on from there. One KiB for each partition of the largest log: a row takes up
 # to 200 bytes, an epoch some 20.
 RESTORED = CheckpointLimits(INT64_MAX // 4, PARTITIONS_PER_LOG_MAX << 10, 2**32 - 1, (0, INT32_MAX))
@@ -111,6 +107,9 @@ class PartitionCheckpoint:
     `epochs` is the leader-epoch history: (epoch, offset of its first record), oldest first. A log
     start or compacted end above the sealed end is of a later moment than the checkpoint's position,
     as a snapshot knows it (smq.backup.wal): it counts once the frames up to there are read.
+
+    `led_from` is where its newest leadership in this log begins: no end is below, whatever the log
+    has lost. `is_tail`, 0 or 1, says that another log leads it.
     """
 
     number: int
@@ -123,6 +122,8 @@ class PartitionCheckpoint:
     unsealed_since_ms: int = 0
     compacted_end: int = 0
     decided_end: int = 0
+    led_from: int = 0
+    is_tail: int = 0
 
     def at_position(self) -> "PartitionCheckpoint":
         """The row without bounds of a later moment; this one if it has none."""
@@ -168,6 +169,7 @@ class TransactionsCopy(NamedTuple):
 
 NO_TRANSACTIONS = TransactionsCopy([], [])
 _FIELDS = [each.name for each in fields(PartitionCheckpoint)]
+_VALUES = _FIELDS[2:]  # Behind number and epochs.
 
 
 @dataclass(slots=True)
@@ -184,6 +186,7 @@ class Checkpoint:
     partitions: list[PartitionCheckpoint]
     producers: np.ndarray
     transactions: TransactionsCopy = NO_TRANSACTIONS
+    adoptions: Sequence[Adoption] = ()
 
     def know_no_later_than(self, now_ms: int) -> None:
         """Take the present for each time in the future: no age is negative.
@@ -204,6 +207,7 @@ class Checkpoint:
         assert 0 <= self.synced <= self.position
         text = self._text()
         parts = [self.producers, *self.transactions.aborted]
+        parts += [page for each in self.adoptions for page in each.pages]
         size = sum(each.nbytes for each in parts)
         data = np.empty(_TEXT_AT + len(text) + size, np.uint8)
         data[_HEAD.size : _TEXT_AT] = np.frombuffer(len(text).to_bytes(4, "little"), np.uint8)
@@ -228,6 +232,8 @@ class Checkpoint:
             "synced": self.synced,
             "generation": self.generation,
             "producer_count": len(self.producers),
+            "aborted_count": sum(map(len, self.transactions.aborted)),
+            "adoptions": [each.head for each in self.adoptions],
         }
         rows = (
             [[getattr(each, name) for name in _FIELDS] for each in self.partitions[piece]]
@@ -287,14 +293,20 @@ class Checkpoint:
     def _parsed(cls, version: int, data: bytes, limits: CheckpointLimits) -> "Checkpoint":
         """The content of a file. Raises almost anything if no log has written it."""
         text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]
-        _require([text_bytes], (0, limits.text_bytes_max))
+        require([text_bytes], (0, limits.text_bytes_max))
         _judge_text(text := body[:text_bytes], limits.lists_max)
         head = json.loads(text)
         words = np.frombuffer(body[text_bytes:], np.int64)
         count = head.get("producer_count", len(words) // PRODUCER_COLUMNS)
-        _require([count], (0, len(words) // PRODUCER_COLUMNS))
+        require([count], (0, len(words) // PRODUCER_COLUMNS))
         end = count * PRODUCER_COLUMNS
         aborted = words[end:] if version > 2 else np.array(head.get("aborted", []), np.int64)
+        adoptions = []
+        if version > 4:
+            aborted_words = ABORTED_COLUMNS * head["aborted_count"]
+            require([aborted_words], (0, len(aborted)))
+            adoptions = read_adoptions(head["adoptions"], aborted[aborted_words:])
+            aborted = aborted[:aborted_words]
         partitions = [_partition(*row) for row in head["partitions"]]
         producers = words[:end].reshape(-1, PRODUCER_COLUMNS).copy()
         # Without a batch none is the newest: earlier logs wrote -1 where all had been cut off.
@@ -310,6 +322,7 @@ class Checkpoint:
             partitions,
             producers,
             transactions if version > 3 else _lowered(transactions, partitions),
+            adoptions,
         )
 
 
@@ -320,67 +333,56 @@ class Implausible(StoreError):
 def _judge_text(text: bytes, lists_max: int) -> None:
     """Raise ValueError for a text that takes memory out of proportion once it is parsed: an empty
     list takes 20 times its two letters."""
-    _require([text.count(b"[")], (0, min(lists_max, len(text) // _LIST_BYTES_MIN + 1)))
-    _require([text.count(b",")], (0, _LIST_NUMBERS_MAX * lists_max))
-    _require([text.count(b"{")], (0, 1))
-    _require([text.count(b'"')], (0, _QUOTES_MAX))
+    require([text.count(b"[")], (0, min(lists_max, len(text) // _LIST_BYTES_MIN + 1)))
+    require([text.count(b",")], (0, _LIST_NUMBERS_MAX * lists_max))
+    require([text.count(b"{")], (0, 1))
+    require([text.count(b'"')], (0, _QUOTES_MAX))
 
 
 def _judge(found: Checkpoint, limits: CheckpointLimits) -> None:
     """Raise ValueError or TypeError unless a log can have written it."""
     places = 0, limits.place_max
-    _require([found.position], places)
-    _require([found.synced], (0, found.position))
-    _require([found.generation], limits.epochs)
-    _require([found.position % FRAME_ALIGNMENT_BYTES], (0, 0))
-    _require([len(found.partitions)], (0, PARTITIONS_PER_LOG_MAX))
+    require([found.position], places)
+    require([found.synced], (0, found.position))
+    require([found.generation], limits.epochs)
+    require([found.position % FRAME_ALIGNMENT_BYTES], (0, 0))
+    require([len(found.partitions)], (0, PARTITIONS_PER_LOG_MAX))
     for each in found.partitions:
         _judge_partition(each, places, limits.epochs)
-    for column, bounds in _PRODUCER_BOUNDS.items():
-        _require_all(found.producers[:, column], bounds)
+    require_producers(found.producers)
     for opened in found.transactions.open:
-        _require([opened.number], _NUMBERS)
-        _require([opened.producer_id, opened.since_ms], _INT64)
-        _require([opened.epoch], _INT16)
-        _require([opened.first_offset], places)
+        require([opened.number], NUMBERS)
+        require([opened.producer_id, opened.since_ms], INT64)
+        require([opened.epoch], INT16)
+        require([opened.first_offset], places)
     for rows in found.transactions.aborted:
-        for column, bounds in enumerate((_NUMBERS, _INT64, _INT16, places, places)):
-            _require_all(rows[:, column], bounds)
+        require_transactions(rows[:0], rows, places)
+    for adoption in found.adoptions:
+        adoption.judge(places, limits.epochs)
 
 
 def _judge_partition(state: PartitionCheckpoint, places: Bounds, epochs: Bounds) -> None:
-    _require([state.number], _NUMBERS)
+    require([state.number], NUMBERS)
     bounds = state.log_start, state.log_end, state.sealed_end
-    _require([*bounds, state.compacted_end, state.decided_end], places)
-    _require([state.max_timestamp, state.unsealed_bytes, state.unsealed_since_ms], _INT64)
-    _require([epoch for epoch, _ in state.epochs], epochs)
-    _require([offset for _, offset in state.epochs], places)
+    require([*bounds, state.compacted_end, state.decided_end, state.led_from], places)
+    require([state.is_tail], (0, 1))
+    require([state.max_timestamp, state.unsealed_bytes, state.unsealed_since_ms], INT64)
+    require([epoch for epoch, _ in state.epochs], epochs)
+    require([offset for _, offset in state.epochs], places)
     if any(before[0] >= after[0] for before, after in pairwise(state.epochs)):
         raise ValueError("its epochs do not grow")
-
-
-def _require(values: Sequence[object], bounds: Bounds) -> None:
-    """Raise ValueError unless all are numbers within the bounds."""
-    low, high = bounds
-    for value in values:
-        if type(value) is not int or not low <= value <= high:
-            raise ValueError("a number beyond its bounds")
-
-
-def _require_all(column: np.ndarray, bounds: Bounds) -> None:
-    if len(column):
-        _require([int(column.min()), int(column.max())], bounds)
 
 
 def _partition(number: int, epochs: list[list[int]], *values: int) -> PartitionCheckpoint:
     """A row. Before version 3 it has no compacted end: whatever is sealed may be compacted.
 
-    Before version 4 it has no decided end: whatever is sealed is decided.
+    Before version 4 it has no decided end: whatever is sealed is decided. Before version 5 it has
+    one leadership, from offset 0 on.
     """
     state = PartitionCheckpoint(number, [(epoch, offset) for epoch, offset in epochs], *values)
-    if len(values) < len(_FIELDS) - 3:
+    if len(values) <= _VALUES.index("compacted_end"):
         state.compacted_end = state.sealed_end
-    if len(values) < len(_FIELDS) - 2:
+    if len(values) <= _VALUES.index("decided_end"):
         state.decided_end = state.sealed_end
     return state
 

@@ -26,8 +26,9 @@ from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, FRAME_HEADER_BYTES
 from smq.log.files.disk import Disk, read_through
 from smq.log.files.pieces import by_pieces
 
-VERSION = 1
+VERSION = 2  # Since frames of adoptions.
 MAGIC = b"SMQIDX\0" + bytes([VERSION])
+_MAGIC_BEFORE = MAGIC[:-1] + b"\1"  # Their segments have none of these frames.
 _HEAD = struct.Struct("<8sI4x")
 _FACTS = struct.Struct("<qq16sB15x")
 HEAD_BYTES = 64
@@ -200,7 +201,7 @@ class FiledIndex:
         except OSError:
             return None
         magic, check = _HEAD.unpack_from(data.data)
-        if magic != MAGIC or _check(data[_HEAD.size :]) != check:
+        if magic not in {MAGIC, _MAGIC_BEFORE} or _check(data[_HEAD.size :]) != check:
             return None
         start, count, boot_id, has_disk = _FACTS.unpack_from(data.data, _HEAD.size)
         if start != segment_start or len(data) != HEAD_BYTES + count * ENTRY.itemsize:
@@ -209,10 +210,10 @@ class FiledIndex:
 
 
 def is_of_our_version(path: Path) -> bool:
-    """Whether there is a table at `path` that says our version; it may be damaged."""
+    """Whether there is a table at `path` of a version that we know; it may be damaged."""
     try:
         with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return file.read(len(MAGIC)) in {MAGIC, _MAGIC_BEFORE}
     except OSError:
         return False
 

@@ -18,7 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from shm.kernels.base.crc_sums import new_sums
-from shm.kernels.base.words import FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_SKIPPABLE
+from shm.kernels.base.words import (
+    FRAME_KIND_ADOPTION,
+    FRAME_KIND_BATCH,
+    FRAME_KIND_PADDING,
+    FRAME_KIND_SKIPPABLE,
+)
 from shm.kernels.log.recover import S_AT, S_KIND, SCAN_COLUMNS, find_frame, scan_frames
 from smq.log.files.checkpoint import OWN, Checkpoint
 from smq.log.files.disk import Disk
@@ -27,6 +32,7 @@ from smq.log.files.salvage import salvage
 from smq.model.errors import MadeByNewer, StoreError
 
 SCAN_ROWS = 4096
+_KNOWN = (FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_ADOPTION)
 
 
 class UnknownFrames:
@@ -42,12 +48,12 @@ class UnknownFrames:
     def invariants(self) -> None:
         """Raise AssertionError when the counts are not as the class says."""
         assert all(kind & FRAME_KIND_SKIPPABLE for kind in self.counts)
-        assert not {FRAME_KIND_BATCH, FRAME_KIND_PADDING} & self.counts.keys()
+        assert not set(_KNOWN) & self.counts.keys()
 
     def meet(self, rows: np.ndarray, first_position: int) -> None:
         """Look at scanned frames, the S_ columns. Raises MadeByNewer."""
         kinds = rows[:, S_KIND]
-        unknown = rows[(kinds != FRAME_KIND_BATCH) & (kinds != FRAME_KIND_PADDING)]
+        unknown = rows[~np.isin(kinds, _KNOWN)]
         for at, kind in unknown[:, [S_AT, S_KIND]].tolist():
             if not kind & FRAME_KIND_SKIPPABLE:
                 raise MadeByNewer(

@@ -20,11 +20,13 @@ from shm.kernels.log.producers import (
     R_PRODUCER_ID,
 )
 from shm.layout import PARTITIONS_PER_LOG_MAX
+from smq.log.files.adopted import PAGE_ROW, AdoptedRow, Adoption, page_of
 from smq.log.files.checkpoint import (
     FILE_NAME,
     FILE_NAME_BEFORE,
     NO_TRANSACTIONS,
     RESTORED,
+    VERSION,
     Aborted,
     Checkpoint,
     Implausible,
@@ -48,7 +50,10 @@ def checkpoint(position: int = 4096) -> Checkpoint:
         [Open(7, 11, 3, 150, 1_700), Open(2**31, 2**40, 0, 0, 0)],
         [np.array([Aborted(7, 12, 0, 130, 140), Aborted(7, 2**40, 0, 128, 141)])],
     )
-    return Checkpoint(position, 2048, 9, partitions, producers, transactions)
+    row = AdoptedRow(3, 200, 150, 150, 1_700, 4_000, 55, 2, 0, 0)
+    page = page_of(PAGE_ROW, np.array([row], np.int64))
+    adoptions = [Adoption(7, 9, 1, 200, 2, 2048, [page])]
+    return Checkpoint(position, 2048, 9, partitions, producers, transactions, adoptions)
 
 
 def told(loaded: Checkpoint) -> tuple[list[Open], list[list[int]]]:
@@ -91,6 +96,9 @@ def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert told(loaded) == told(written)
     assert len(told(loaded)[1]) == 2
     assert (loaded.producers == written.producers).all()
+    [adoption] = loaded.adoptions
+    assert adoption.head == written.adoptions[0].head
+    assert adoption.row == written.adoptions[0].row
 
 
 def test_a_producer_without_batches_is_read_though_an_earlier_log_wrote_none_as_its_newest(
@@ -107,9 +115,11 @@ def test_a_producer_without_batches_is_read_though_an_earlier_log_wrote_none_as_
 
 def test_a_checkpoint_of_version_1_has_no_transactions(tmp_path: Path) -> None:
     written = checkpoint()
-    written.transactions = NO_TRANSACTIONS
+    written.transactions, written.adoptions = NO_TRANSACTIONS, []
     written.save(OsDisk(), tmp_path)
-    rewritten(tmp_path / FILE_NAME, 1, b',"producer_count":2,"open":[]')
+    rewritten(
+        tmp_path / FILE_NAME, 1, b',"producer_count":2,"aborted_count":0,"adoptions":[],"open":[]'
+    )
     loaded, is_newest = Checkpoint.load(tmp_path)
     assert loaded is not None
     assert is_newest
@@ -121,6 +131,7 @@ def test_a_checkpoint_of_version_1_has_no_transactions(tmp_path: Path) -> None:
 def test_a_checkpoint_of_version_2_has_aborted_transactions_in_its_text(tmp_path: Path) -> None:
     written = checkpoint()
     written.transactions = TransactionsCopy(written.transactions.open, [])
+    written.adoptions = []
     written.save(OsDisk(), tmp_path)
     aborted = b',"aborted":[[7,12,0,130,140]]'
     rewritten(tmp_path / FILE_NAME, 2, b',"producer_count":2', by=aborted)
@@ -137,9 +148,10 @@ def test_the_sealed_end_replaces_a_missing_compacted_end(
     written = checkpoint()
     written.partitions = [PartitionCheckpoint(7, [(3, 0)], 4, 30, 20, -1, 500, 77, 10, 15)]
     written.transactions = TransactionsCopy(written.transactions.open, [])
+    written.adoptions = []
     written.save(OsDisk(), tmp_path)
     assert told_end(tmp_path) == 10
-    rewritten(tmp_path / FILE_NAME, 2, b"500,77,10,15]", by=b"500,77]")
+    rewritten(tmp_path / FILE_NAME, 2, b"500,77,10,15,0,0]", by=b"500,77]")
     assert told_end(tmp_path) == 20
 
 
@@ -197,7 +209,7 @@ def newer(data: bytes, version: int) -> bytes:
     return magic + check.to_bytes(4, "little") + body
 
 
-@pytest.mark.parametrize("version", [5, 6, 255])
+@pytest.mark.parametrize("version", [VERSION + 1, 255])
 def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     tmp_path: Path, version: int
 ) -> None:
@@ -206,7 +218,9 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     path = tmp_path / FILE_NAME
     made = newer(path.read_bytes(), version)
     path.write_bytes(made)
-    with pytest.raises(MadeByNewer, match=f"its format is {version}, this SMQ knows up to 4"):
+    with pytest.raises(
+        MadeByNewer, match=f"its format is {version}, this SMQ knows up to {VERSION}"
+    ):
         Checkpoint.load(tmp_path)
     assert path.read_bytes() == made
     path.write_bytes(made[:-1])  # Damaged: whatever it was, the one before serves.
@@ -218,7 +232,7 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
 def test_a_newer_checkpoint_is_refused_also_where_it_is_the_one_before(tmp_path: Path) -> None:
     checkpoint().save(OsDisk(), tmp_path)
     good = (tmp_path / FILE_NAME).read_bytes()
-    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, 5))
+    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, VERSION + 1))
     assert Checkpoint.load(tmp_path)[1]
     (tmp_path / FILE_NAME).write_bytes(good[:-1])
     with pytest.raises(MadeByNewer, match=FILE_NAME_BEFORE):
@@ -296,11 +310,20 @@ def test_a_checkpoint_of_another_shape_counts_as_damaged(crafted: Path, text: by
         "[7,[7],", "[7,[[0,0,0]],", "[7,[[3,0],[3,120]],", "[7,[[3,0],[0,120]],",
         f"[7,[[{2**31},0]],", f"[7,[[0,{2**63 - 1}]],", "[7,[[0,-1]],", '[7,[["a",0]],', "[[],[],",
     )]
-    + [("10,200,150,1700,4000,55,0,0]", each) for each in (
-        "10,200,150,1700,4000,55,0,0,0]", "-1,200,150,1700,4000,55,0,0]",
-        f"10,{2**63 - 1},150,1700,4000,55,0,0]", f"10,200,{2**63 - 1},1700,4000,55,0,0]",
-        f"10,200,150,{2**63},4000,55,0,0]", f"10,200,150,1700,4000,{2**63},0,0]",
-        "10,200,150,1700,4000,55,-1,0]", "10,200,150,1700,4000,55,0,null]",
+    + [("10,200,150,1700,4000,55,0,0,0,0]", each) for each in (
+        "10,200,150,1700,4000,55,0,0,0,0,0]", "-1,200,150,1700,4000,55,0,0,0,0]",
+        f"10,{2**63 - 1},150,1700,4000,55,0,0,0,0]", f"10,200,{2**63 - 1},1700,4000,55,0,0,0,0]",
+        f"10,200,150,{2**63},4000,55,0,0,0,0]", f"10,200,150,1700,4000,{2**63},0,0,0,0]",
+        "10,200,150,1700,4000,55,-1,0,0,0]", "10,200,150,1700,4000,55,0,null,0,0]",
+        "10,200,150,1700,4000,55,0,0,-1,0]", "10,200,150,1700,4000,55,0,0,0,2]",
+        "10,200,150,1700,4000,55,0,0,0,true]",
+    )]
+    + [('"aborted_count":2', f'"aborted_count":{each}') for each in (-1, 1, 3, 2**70, '"2"')]
+    + [('"adoptions":[[7,9,1,200,2,2048,1]]', f'"adoptions":{each}') for each in (
+        "[]", "[7]", "[[7,9,1,200,2,2048]]", "[[7,9,1,200,2,2048,0]]", "[[7,9,1,200,2,2048,2]]",
+        "[[-1,9,1,200,2,2048,1]]", f"[[7,{2**31},1,200,2,2048,1]]", "[[7,9,1,-1,2,2048,1]]",
+        "[[7,9,1,199,2,2048,1]]", "[[7,9,1,200,0,2048,1]]", f"[[7,9,1,200,2,{2**63 - 1},1]]",
+        '[["7",9,1,200,2,2048,1]]',
     )],
 )  # fmt: skip
 def test_a_checkpoint_with_a_number_that_no_log_has_counts_as_damaged(
@@ -407,6 +430,7 @@ def test_epochs_and_generations_that_no_snapshot_has_are_not_restored(
     tmp_path: Path, epochs: list[tuple[int, int]], generation: int
 ) -> None:
     written = checkpoint()
+    written.adoptions = []
     cases = (3, [(0, 0), (3, 5)], True), (generation, epochs, False)
     for taken, history, fits in cases:
         written.generation = taken

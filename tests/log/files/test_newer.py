@@ -8,6 +8,7 @@ import pytest
 
 from shm.kernels.base.words import (
     FRAME_ALIGNMENT_BYTES,
+    FRAME_KIND_ADOPTION,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
     FRAME_KIND_SKIPPABLE,
@@ -352,12 +353,12 @@ def rows_of(*kinds: int) -> np.ndarray:
 
 def test_only_unknown_kinds_are_counted_and_the_first_that_must_be_known_is_named() -> None:
     unknown = UnknownFrames(Path("x"))
-    unknown.meet(rows_of(FRAME_KIND_BATCH, FRAME_KIND_PADDING), 0)
+    unknown.meet(rows_of(FRAME_KIND_BATCH, FRAME_KIND_PADDING, FRAME_KIND_ADOPTION), 0)
     assert unknown.notices() == []
     unknown.meet(rows_of(SKIPPABLE, FRAME_KIND_BATCH, SKIPPABLE), 0)
     assert dict(unknown.counts) == {SKIPPABLE: 2}
-    with pytest.raises(MadeByNewer, match="position 1064 is of kind 3,"):
-        unknown.meet(rows_of(SKIPPABLE, 3, 4), 1000)
+    with pytest.raises(MadeByNewer, match="position 1064 is of kind 4,"):
+        unknown.meet(rows_of(SKIPPABLE, 4, 5), 1000)
 
 
 def test_a_log_without_them_has_nothing_to_tell(tmp_path: Path) -> None:
