@@ -29,7 +29,7 @@ from shm.kernels.base.words import (
     P_LAST_ENTRY,
     WORD_GENERATION,
 )
-from shm.kernels.log.append import append_marker, append_rows, pad_to
+from shm.kernels.log.append import append_adoption, append_marker, append_rows, pad_to
 from shm.kernels.log.directory import enter_topics, hash_key
 from shm.kernels.log.index import find_entry, find_timestamp, first_entry
 from shm.kernels.log.plan import new_plan, request_at, row_at, topic_at
@@ -221,6 +221,7 @@ def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> 
     producer_row(producers, 0, 0)
     fence_producer(producers, 0, 0, 0, 0, 0)
     append_marker(log.memory, links, 0, np.zeros(78, np.uint8), 0, 0)
+    append_adoption(log.memory, 0, np.zeros(80, np.uint8))
     words = np.zeros(8, np.int64)
     write_version(words, int(read_version(words)) + 1)
 

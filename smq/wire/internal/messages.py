@@ -18,7 +18,6 @@ from smq.model.topic_settings import TopicSettings
 from smq.wire.internal.form import Question, by_name
 from smq.wire.internal.groups import HoldGroups
 from smq.wire.internal.manifest import FOR_MANIFEST
-from smq.wire.internal.moves import AdoptPartition, ClosePartition, ReadState, ReadTail
 from smq.wire.internal.reads import Cold, Inline, MakeInline, NewestRecord, OffsetForTime
 from smq.wire.internal.telemetry import FindPush, ListPushes
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, SyncLogs, WriteMarkers
@@ -227,10 +226,6 @@ FOR_SHARD = by_name(
     FollowRights,
     ListPushes,
     FindPush,
-    ClosePartition,
-    AdoptPartition,
-    ReadState,
-    ReadTail,
 )
 
 

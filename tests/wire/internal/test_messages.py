@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from smq.wire.internal import groups, manifest, messages, moves
+from smq.wire.internal import groups, manifest, messages
 from smq.wire.internal.form import (
     Question,
     Questions,
@@ -32,7 +32,7 @@ def body_of(encoded: bytes) -> bytes:
 def test_each_question_is_answered_by_somebody() -> None:
     found = {
         each
-        for module in (groups, manifest, messages, moves)
+        for module in (groups, manifest, messages)
         for each in vars(module).values()
         if isinstance(each, type) and issubclass(each, Question) and each is not Question
     }
