@@ -4,10 +4,13 @@ what is known of those that are done.
     done   int64, a row for each batch: a word for each of DONE_WORDS
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from shm.kernels.base import words
 from shm.kernels.log.plan import request_at, row_at, topic_at
+from smq.log.log import Log
 
 DONE_WORDS = (
     words.ROW_STATE,
@@ -52,3 +55,14 @@ def restore_rows(rows: np.ndarray, done: np.ndarray) -> None:
     assert len(rows) == len(done), "one batch would be acked for another"
     where = np.flatnonzero(done[:, DONE_STATE])
     rows[where[:, None], DONE_WORDS] = done[where]
+
+
+def closed_rows(rows: np.ndarray, logs: Iterable[Log]) -> np.ndarray:
+    """The numbers of the rows that are not done and whose partition takes no appends now."""
+    codes, waiting = rows[:, words.ROW_CODE], rows[:, words.ROW_STATE] != words.DONE
+    closed = np.zeros(len(rows), np.bool_)
+    for log in logs:
+        ours = np.flatnonzero(waiting & (codes >> 32 == log.number))
+        flags = log.partitions.table[codes[ours] & 0xFFFFFFFF, words.P_FLAGS]
+        closed[ours] = (flags & words.FLAG_CLOSED) != 0
+    return np.flatnonzero(closed)

@@ -244,6 +244,12 @@ class Shard:
             return None
         return found.leader(index, self.nodes(listener))
 
+    def leader_elsewhere(self, topic: str | UUID, index: int, listener: str = "") -> Leader | None:
+        """As leader_of; None: we lead it, and it is closed. A client that was sent back here would
+        ask again at once."""
+        leader = self.leader_of(topic, index, listener)
+        return None if leader is None or leader.node.id == self.node_id else leader
+
     def led(self) -> list[Led]:
         """All partitions this shard leads."""
         return list(self._led.values())

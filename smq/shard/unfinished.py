@@ -3,6 +3,7 @@
     step ─▶ Produced         all is appended: the answers
          ─▶ a Job            a batch is to be looked into in a lane: told() its result, then step
          ─▶ AddPartitions    the coordinator is to be asked: see smq.shard.transactional
+         ─▶ HeldBack             a partition moves: step when it is open or led elsewhere, or then
          ─▶ None             step again in a later turn
 
 Each step reads the requests again, since the catalog may have changed, and restores what is known
@@ -10,20 +11,33 @@ of the batches that are done: a batch is appended to the partition that has its 
 then. Batches are taken in order. Appended batches are visible before the answer, as in Kafka, which
 appends to each partition separately. If a request is dropped between steps, these stay: its client
 got no answer.
+
+A request with a batch for a partition that is closed, as it moves, is held as a whole for HOLD_MS
+at most. Then those batches are refused, without the name of a leader.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.base.words import HEAD_STOP
-from smq.model.errors import PeerError
+from shm.kernels.base.words import DONE, HEAD_STOP, ROW_ERROR, ROW_STATE
+from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
 from smq.security.rights import EVERYTHING, Rights
 from smq.shard.checks import Job
-from smq.shard.plan_rows import done_rows, restore_rows, rows_of
+from smq.shard.plan_rows import closed_rows, done_rows, restore_rows, rows_of
 from smq.shard.produce import Left, Marks, Pending, Produced, Producing
 from smq.shard.refusals import Refusals, refuse_topics
 from smq.shard.shard import Shard
 from smq.wire.internal.transactions import AddPartitions
+
+HOLD_MS = 5000  # A move without progress is given up as late: smq.coordinator.moves.
+
+
+class HeldBack(NamedTuple):
+    """A request waits for partitions that move, until this time (monotonic) at most."""
+
+    until_ms: int
 
 
 class Unfinished:
@@ -50,6 +64,7 @@ class Unfinished:
         self._refused_count, self._catalog_version = 0, shard.catalog_version
         self._pending: Pending | None = None
         self._rights, self._refusals = rights, Refusals()
+        self._held_until_ms: int | None = None
 
     @property
     def size(self) -> int:
@@ -65,15 +80,21 @@ class Unfinished:
         assert self._pending is not None
         self._pending = self._pending._replace(said=result)
 
+    def hold_no_longer(self) -> None:
+        """Refuse, with the next step, the batches for partitions that are closed."""
+        self._held_until_ms = 0
+
     def drop(self) -> None:
         """It is over: the client is gone, or answered."""
         self._pending = None
 
-    def step(self, now: Now) -> Produced | Job | AddPartitions | None:
+    def step(self, now: Now) -> Produced | Job | AddPartitions | HeldBack | None:
         """Take one step, see above. Raises PeerError."""
         producing, data = self._producing, self._data
         if not self._read(now):
             return None
+        if (held := self._hold(now)) is not None:
+            return held
         producing.pending, self._pending = self._pending, None
         if producing.pending is not None and producing.pending.wanted is None:
             producing.pending = producing.pending._replace(said=now)
@@ -103,6 +124,20 @@ class Unfinished:
         if self._catalog_version != self._shard.catalog_version:  # The topic may require more.
             self._catalog_version, self._pending = self._shard.catalog_version, None
         return is_known
+
+    def _hold(self, now: Now) -> HeldBack | None:
+        """Wait while a partition is closed; refuse its batches once that has taken too long."""
+        rows = rows_of(self._producing.plan)
+        closed = closed_rows(rows, self._shard.logs.values())
+        if not len(closed):
+            return None
+        if self._held_until_ms is None:
+            self._held_until_ms = now.monotonic_ms + HOLD_MS
+        if now.monotonic_ms < self._held_until_ms:
+            return HeldBack(self._held_until_ms)
+        rows[closed, ROW_ERROR], rows[closed, ROW_STATE] = ErrorCode.NOT_LEADER_OR_FOLLOWER, DONE
+        self._pending = None  # It may be about one of them.
+        return None
 
     def _refuse(self, rights: Rights) -> bool:
         """Mark what the client may not append; whether all of it is known."""

@@ -23,7 +23,7 @@ from smq.shard.checks import TurnRoom
 from smq.shard.produce import Charge, Left, Produced, Producing
 from smq.shard.references import Handles
 from smq.shard.shard import Shard
-from smq.shard.unfinished import Unfinished
+from smq.shard.unfinished import HeldBack, Unfinished
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
     PartitionProduceData,
@@ -204,7 +204,7 @@ class Producer:
             if isinstance(outcome, Produced):
                 return outcome
             if outcome is not None:
-                assert not isinstance(outcome, AddPartitions)
+                assert not isinstance(outcome, AddPartitions | HeldBack)
                 self.jobs += 1
                 unfinished.told(outcome())
 

@@ -1,10 +1,20 @@
 """The rows of a plan belong to its requests, and those that are done survive a second parse."""
 
+from pathlib import Path
+
 import numpy as np
 
 from shm.kernels.base import words
 from shm.kernels.log.plan import new_plan, request_at, topic_at
-from smq.shard.plan_rows import done_rows, first_row, request_of, restore_rows, rows_of
+from smq.shard.plan_rows import (
+    closed_rows,
+    done_rows,
+    first_row,
+    request_of,
+    restore_rows,
+    rows_of,
+)
+from tests.shard.shard_bench import new_shard, topic
 
 ROWS_OF = [[2, 1], [], [0], [3]]  # Of the topics of each request.
 
@@ -34,3 +44,17 @@ def test_rows_that_are_done_are_restored_and_the_others_are_as_parsed() -> None:
     restore_rows(after, done_rows(before))
     assert after[:, words.ROW_STATE].tolist() == [0, words.DONE, 0, 0, words.DONE, words.DONE]
     assert after[:, words.ROW_BASE_OFFSET].tolist() == [0, 11, 0, 0, 14, 0]
+
+
+def test_rows_of_closed_partitions_are_found_in_each_log_unless_they_are_done(
+    tmp_path: Path,
+) -> None:
+    shard = new_shard(tmp_path, topic("one", range(1, 5), logs=(0, 0, 1, 1)), logs=2)
+    made = rows_of(plan())
+    codes = [led.code for led in shard.led()]
+    made[:, words.ROW_CODE] = [*codes, codes[1], -1]
+    made[4, words.ROW_STATE] = words.DONE
+    assert closed_rows(made, shard.logs.values()).tolist() == []
+    for led in shard.led()[1:3]:
+        led.log.partitions.table[led.slot, words.P_FLAGS] |= words.FLAG_CLOSED
+    assert closed_rows(made, shard.logs.values()).tolist() == [1, 2]

@@ -20,6 +20,7 @@ from smq.model.segments import KnownEnds
 from smq.shard.led import Led
 from smq.shard.shard import Shard
 from tests.shard.shard_bench import (
+    NODES,
     SECRET,
     Appender,
     HeldSyncer,
@@ -270,3 +271,12 @@ def test_a_leader_has_the_address_of_the_listener_that_is_asked_through(tmp_path
         leader = shard.leader_of("one", 0, "SASL_PLAINTEXT")
         assert leader is not None
         assert leader.node.host == "SASL_PLAINTEXT.example"
+
+
+def test_a_client_is_not_sent_back_to_the_shard_that_refuses_it(tmp_path: Path) -> None:
+    """A closed partition is refused by its own leader: whose name would have the client spin."""
+    shard = new_shard(tmp_path, topic("one", range(1, 3), logs=(0, 1)))
+    assert shard.leader_of("one", 0) == (NODES[0], NODES[0].generation)
+    assert shard.leader_elsewhere("one", 0) is None
+    assert shard.leader_elsewhere("one", 1) == (NODES[1], NODES[1].generation)
+    assert shard.leader_elsewhere("two", 0) is None

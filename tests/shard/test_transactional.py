@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.base.words import P_LAST_STABLE, WORD_SEGMENT_BYTES
+from shm.kernels.base.words import FLAG_CLOSED, P_FLAGS, P_LAST_STABLE, WORD_SEGMENT_BYTES
 from shm.kernels.log.producers import R_EPOCH, producer_row
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard import transactional
@@ -13,6 +13,7 @@ from smq.shard.led import Offsets
 from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Shard
 from smq.shard.transactional import TransactionalProduce
+from smq.shard.unfinished import HeldBack
 from smq.wire.generated.produce import read_produce_response
 from smq.wire.headers import read_response_header
 from smq.wire.internal.form import Failed
@@ -293,3 +294,21 @@ def test_a_marker_that_is_repeated_does_not_refuse_the_next_transaction(
     [(found, _)] = answers(request)
     assert found == error
     producers.end_turn()
+
+
+def test_the_coordinator_is_asked_once_the_partition_is_open(shard: Shard) -> None:
+    producers = Producers(shard)
+    row = shard.logs[0].partitions.table[shard.logs[0].partitions.slots[NUMBER]]
+    row[P_FLAGS] |= FLAG_CLOSED
+    data = {"one": {0: transactional_batch(b"a", producer=PRODUCER)}}
+    request = producers.begin(transactional_request(data))
+    assert isinstance(request.step(NOW), HeldBack)
+    assert shard.verifying == {}
+    row[P_FLAGS] &= ~FLAG_CLOSED
+    assert isinstance(request.step(NOW), AddPartitions)
+    row[P_FLAGS] |= FLAG_CLOSED
+    request.take([0])
+    assert isinstance(request.step(NOW), HeldBack)
+    request.hold_no_longer()
+    assert answers(request) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert offsets(shard).log_end == 0

@@ -11,15 +11,18 @@ from shm.kernels.base.words import (
     COUNTER_PRODUCE_REQUESTS,
     DURABILITY_DISK,
     DURABILITY_OS,
+    FLAG_CLOSED,
+    P_FLAGS,
     STEP_BYTES,
 )
 from smq.model.errors import ErrorCode, PeerError
+from smq.model.now import Now
 from smq.shard import recompression, validation
 from smq.shard.checks import TurnRoom
 from smq.shard.produce import Mark, Produced
 from smq.shard.references import References
 from smq.shard.shard import Shard
-from smq.shard.unfinished import Unfinished
+from smq.shard.unfinished import HOLD_MS, HeldBack, Unfinished
 from smq.shard.validation import LOOP_BYTES_MAX, Validation
 from smq.wire.compression import Codec, InflatesTooFar, decompress
 from smq.wire.generated.produce import PartitionProduceResponse
@@ -334,3 +337,77 @@ def test_lent_data_is_copied_when_it_is_kept(tmp_path: Path) -> None:
     data[:] = 0
     [answer] = rows(bytes(producer.stepped(unfinished).answers))
     assert answer.error_code == 0
+
+
+# --- partitions that are closed, as they move ----------------------------------------------------
+
+
+def set_closed(shard: Shard, number: int, *, closed: bool = True) -> None:
+    led = shard.by_number(number)
+    assert led is not None
+    flags = int(led.log.partitions.table[led.slot, P_FLAGS]) & ~FLAG_CLOSED
+    led.log.partitions.table[led.slot, P_FLAGS] = flags | (FLAG_CLOSED if closed else 0)
+
+
+def at_ms(later_ms: int) -> Now:
+    return NOW._replace(monotonic_ms=NOW.monotonic_ms + later_ms)
+
+
+def begun(shard: Shard, *partitions: int) -> Unfinished:
+    """A request for these partitions of topic `one`, with what was done of it at once."""
+    data = np.frombuffer(
+        bytearray(produce_request({"one": dict.fromkeys(partitions, batch(b"x"))})), np.uint8
+    )
+    producer = new_producer(shard)
+    produced = producer.producing.run(data, 0, len(data), shard.directory, NOW)
+    assert produced.left is not None
+    assert not produced.answers
+    return Unfinished(shard, producer.in_steps, data, produced.left)
+
+
+def test_a_request_for_a_closed_partition_is_held_until_it_is_open(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, topic("one", range(1, 4)))
+    set_closed(shard, 2)
+    request = begun(shard, 0, 1, 2)
+    assert request.step(NOW) == HeldBack(NOW.monotonic_ms + HOLD_MS)
+    assert request.step(at_ms(HOLD_MS - 1)) == HeldBack(NOW.monotonic_ms + HOLD_MS)
+    assert [each.offsets().log_end for each in shard.led()] == [1, 0, 0]
+    set_closed(shard, 2, closed=False)
+    produced = request.step(at_ms(HOLD_MS - 1))
+    assert isinstance(produced, Produced)
+    assert [(each.error_code, each.base_offset) for each in rows(bytes(produced.answers))] == [
+        (0, 0)
+    ] * 3
+    assert [each.offsets().log_end for each in shard.led()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_held_request_is_refused_in_time_and_its_other_batches_are_appended(
+    tmp_path: Path, *, is_told: bool
+) -> None:
+    shard = new_shard(tmp_path, topic("one", range(1, 4)))
+    set_closed(shard, 2)
+    request = begun(shard, 0, 1, 2)
+    assert isinstance(request.step(NOW), HeldBack)
+    if is_told:
+        request.hold_no_longer()
+    produced = request.step(NOW if is_told else at_ms(HOLD_MS))
+    assert isinstance(produced, Produced)
+    codes = [each.error_code for each in rows(bytes(produced.answers))]
+    assert codes == [0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0]
+    assert [each.offsets().log_end for each in shard.led()] == [1, 0, 1]
+
+
+def test_a_held_batch_is_not_appended_to_another_partition_that_has_its_row_by_then(
+    tmp_path: Path,
+) -> None:
+    shard = new_shard(tmp_path, topic("one", range(1, 3)))
+    set_closed(shard, 2)
+    request = begun(shard, 0, 1)
+    assert isinstance(request.step(NOW), HeldBack)
+    shard.take_catalog(catalog(topic("another", range(3, 5))), 2)
+    produced = request.step(NOW)
+    assert isinstance(produced, Produced)
+    codes = [each.error_code for each in rows(bytes(produced.answers))]
+    assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [each.offsets().log_end for each in shard.led()] == [0, 0]

@@ -87,7 +87,7 @@ class ShardServer:
         timings = timings or NodeTimings.private()
         make_producing = partial(
             Producing, shard.logs, shard.config, shard.drain, checks,
-            leader_of=shard.leader_of, errors=timings.errors.table[PRODUCE_KEY],
+            leader_of=shard.leader_elsewhere, errors=timings.errors.table[PRODUCE_KEY],
         )  # fmt: skip
         producing, in_steps = make_producing(), make_producing(in_steps=True)
         fetching = QuickFetch(shard, self._answer_left)
@@ -108,7 +108,9 @@ class ShardServer:
         self.clients = Clients(loop, shard, self, self._welcome, quick_turns.last_used_ns)
         shared = self.clients.shared
         logins = self.logins = Logins(loop, shard, replies, submit, self._release, shared)
-        unfinished = UnfinishedRequests(steps, peers, shard, in_steps, replies, self._buffers)
+        unfinished = self._unfinished = UnfinishedRequests(
+            loop, steps, peers, shard, in_steps, replies, self._buffers
+        )
         self.requests = requests_of(steps, shard, producing, fetching, replies, unfinished, times)
         self.requests.renews = logins.renews
         self._parked = ParkedFetches(loop, quick_turns.parked, quick_turns.clients, self._take_over)
@@ -118,11 +120,9 @@ class ShardServer:
         )  # fmt: skip
         self.sessions = quick_turns.sessions
         self.when_catalog_changes: list[Callable[[], None]] = [
-            producing.forget_rules,
-            in_steps.forget_rules,
-            self._parked.look_again,
-            self.polls.look_again,
-        ]
+            producing.forget_rules, in_steps.forget_rules,
+            self._parked.look_again, self.polls.look_again, unfinished.look_again,
+        ]  # fmt: skip
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
 
@@ -132,6 +132,7 @@ class ShardServer:
         self.polls.invariants()
         self._replies.acks.invariants()
         self._held.invariants()
+        self._unfinished.invariants()
         self._buffers.invariants(self.clients.by_fd.values())
         self.logins.invariants()
 
@@ -150,6 +151,7 @@ class ShardServer:
         for poll in connection.polls:
             self.polls.drop(poll)
         connection.polls.clear()
+        self._unfinished.gone(connection)
 
     def count_turns(self) -> None:
         """Count how long the kernel's turns took; called once a second."""
@@ -164,6 +166,7 @@ class ShardServer:
         self.clients.stop()
         self._parked.unpark_all()
         self._held.release_all()
+        self._unfinished.stop()
         for connection in list(self.clients.by_fd.values()):
             for poll in list(connection.polls):
                 self.polls.end(poll)

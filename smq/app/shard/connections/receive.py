@@ -156,6 +156,11 @@ class BufferPool:
             is_earned = rest.held_bytes <= EARNED_FACTOR * rest.received_bytes
             assert is_earned or rest.is_lent
 
+    @property
+    def has_room(self) -> bool:
+        """Whether all together hold no more than allowed."""
+        return self.held_bytes + self.working_bytes <= self.bytes_max
+
     def take(self, rest: Rest) -> Buffer:
         """A buffer that begins with a connection's rest."""
         self.held_bytes -= rest.held_bytes
@@ -213,10 +218,9 @@ class BufferPool:
 
     def slowest(self, holders: Iterable[HolderT], now_ns: int) -> list[HolderT]:
         """The connections to drop; none while all together hold no more than allowed."""
-        held_bytes = self.held_bytes + self.working_bytes
-        if held_bytes <= self.bytes_max:
+        if self.has_room:
             return []
-        excess = held_bytes - KEPT_SHARE * self.bytes_max
+        excess = self.held_bytes + self.working_bytes - KEPT_SHARE * self.bytes_max
 
         def rate(holder: Holder) -> float:
             return holder.rest.received_bytes / max(1, now_ns - holder.rest.since_ns)

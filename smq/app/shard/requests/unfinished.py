@@ -1,7 +1,8 @@
 """Takes the steps of Produce requests that are not finished at once (smq.shard.unfinished), a step
 in a turn, in rotation. Their connection's next requests wait; other clients do not. The
 coordinator is asked before a transaction's first batch in a partition is appended; while the
-producer's former transaction ends, it lets the question wait.
+producer's former transaction ends, it lets the question wait. A request for a partition that moves
+is held until a catalog tells how the move has ended, unless clients' requests take too much memory.
 
 A request is dropped if its client is gone, which then got no answer.
 """
@@ -14,6 +15,7 @@ import numpy as np
 
 from smq.app.process import clock
 from smq.app.process.clock import monotonic_ms, monotonic_ns
+from smq.app.process.loop import Loop, Timer
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
 from smq.app.shard.connections.connection import Connection, Slot
@@ -28,7 +30,7 @@ from smq.shard.checks import Job
 from smq.shard.produce import Left, Produced, Producing
 from smq.shard.shard import Shard
 from smq.shard.transactional import TransactionalProduce
-from smq.shard.unfinished import Unfinished
+from smq.shard.unfinished import HeldBack, Unfinished
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import AddPartitions
 
@@ -51,6 +53,7 @@ class UnfinishedRequests:
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,
+        loop: Loop,
         steps: Steps,
         peers: Peers,
         shard: Shard,
@@ -58,8 +61,17 @@ class UnfinishedRequests:
         replies: Replies,
         pool: BufferPool,
     ) -> None:
-        self._steps, self._peers, self._shard = steps, peers, shard
+        self._loop, self._steps, self._peers, self._shard = loop, steps, peers, shard
         self._producing, self._replies, self._pool = producing, replies, pool
+        self._held: dict[_Work, Timer] = {}
+        self._holds = True
+
+    def invariants(self) -> None:
+        """Raise AssertionError if a request is held that does not count, or for ever."""
+        for work, timer in self._held.items():
+            assert work.client.working > 0
+            assert timer.action is not None
+        assert sum(work.request.size for work in self._held) <= self._pool.working_bytes
 
     def go_on(
         self,
@@ -111,6 +123,37 @@ class UnfinishedRequests:
         work = _Work(connection, slot, request, partial(self._answer, connection, slot))
         self._begin(work, outcome if isinstance(outcome, AddPartitions) else None)
 
+    # --- those that are held ---------------------------------------------------------------------
+
+    def look_again(self) -> None:
+        """Partitions may be open now, or led elsewhere."""
+        for work in list(self._held):
+            self._wake(work)
+
+    def gone(self, client: Connection) -> None:
+        """A client is gone: drop what is held of it."""
+        for work in [each for each in self._held if each.client is client]:
+            self._wake(work)
+
+    def stop(self) -> None:
+        """Hold no request any more."""
+        self._holds = False
+        for work in list(self._held):
+            work.request.hold_no_longer()
+            self._wake(work)
+
+    def _hold(self, work: _Work, until_ms: int) -> None:
+        if self._holds and self._pool.has_room:
+            wake = partial(self._wake, work)
+            self._held[work] = self._loop.call_later(until_ms - monotonic_ms(), wake)
+        else:
+            work.request.hold_no_longer()
+            self._steps.add(partial(self._step, work))
+
+    def _wake(self, work: _Work) -> None:
+        self._held.pop(work).cancel()
+        self._steps.add(partial(self._step, work))
+
     # --- steps -----------------------------------------------------------------------------------
 
     def _begin(self, work: _Work, question: AddPartitions | None = None) -> None:
@@ -141,6 +184,8 @@ class UnfinishedRequests:
             work.then(outcome)
         elif isinstance(outcome, AddPartitions):
             self._peers.ask_coordinator(outcome, partial(self._known, work))
+        elif isinstance(outcome, HeldBack):
+            self._hold(work, outcome.until_ms)
         else:
             self._look(work, outcome)
         return False

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from shm.kernels.base.words import FLAG_CLOSED, P_FLAGS
 from smq.log.files.background import InlineBackground, JobLane
 from smq.model.errors import ErrorCode
+from smq.shard import unfinished
 from smq.shard.markers import end_transaction
 from smq.shard.validation import LOOP_BYTES_MAX
 from smq.wire.compression import Codec
@@ -17,7 +19,7 @@ from smq.wire.records import Record, crc_of, write_batch
 from tests.app.door_bench import DoorBench, Make
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import benches, settle, versions
-from tests.shard.shard_bench import NOW, NOW_MS, batch, produce_request, responses, topic
+from tests.shard.shard_bench import NOW, NOW_MS, batch, catalog, produce_request, responses, topic
 from tests.shard.transactional_bench import errors_of, transactional_request
 
 COMPACTED = topic("slow", range(1, 4), {"cleanup.policy": "compact"})
@@ -185,6 +187,113 @@ def test_a_stopping_shard_answers_it(bench: DoorBench, lane: HeldLane) -> None:
     finish(bench, lane, 1)
     client.wait_closed()
     assert client.correlations() == [1]
+
+
+# --- partitions that are closed, as they move ----------------------------------------------------
+
+
+def set_closed(bench: DoorBench, *, closed: bool = True) -> None:
+    """Close or open the partition of the quick requests."""
+    led = bench.shard.by_number(4)
+    assert led is not None
+    flags = int(led.log.partitions.table[led.slot, P_FLAGS]) & ~FLAG_CLOSED
+    led.log.partitions.table[led.slot, P_FLAGS] = flags | (FLAG_CLOSED if closed else 0)
+
+
+def wait_held(bench: DoorBench) -> None:
+    turn_until(bench.loop, lambda: bool(bench.server._unfinished._held))
+
+
+def codes_of(*frames: bytes) -> list[int]:
+    stream = b"".join(len(frame).to_bytes(4) + frame for frame in frames)
+    return [
+        row.error_code
+        for _, response in responses(stream)
+        for row in response.responses[0].partition_responses
+    ]
+
+
+def test_a_held_request_takes_no_turns_and_goes_on_with_the_next_catalog(
+    bench: DoorBench,
+) -> None:
+    set_closed(bench)
+    client, other = bench.client(), bench.client()
+    client.send(quick(1) + quick(2) + versions(3))
+    wait_held(bench)
+    other.send(versions(1))
+    other.wait(1)
+    settle(bench, client)
+    assert not client.frames()
+    assert held_bytes(bench) == len(quick(1))
+    assert not bench.server._unfinished._steps
+    bench.server.invariants()
+    bench.publish(catalog(COMPACTED, OTHER))  # It is closed as before.
+    bench.turn()
+    wait_held(bench)
+    set_closed(bench, closed=False)
+    bench.publish(catalog(COMPACTED, OTHER))
+    frames = client.wait(3)
+    assert client.correlations() == [1, 2, 3]
+    assert codes_of(*frames[:2]) == [0, 0]
+    assert end(bench, 4) == 2
+    assert not held_bytes(bench)
+
+
+def test_a_held_request_is_refused_when_time_is_up(
+    bench: DoorBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unfinished, "HOLD_MS", 20)
+    set_closed(bench)
+    client = bench.client()
+    client.send(quick(1))
+    assert codes_of(*client.wait(1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    bench.server.invariants()
+
+
+def test_no_request_is_held_once_requests_take_too_much_memory(bench: DoorBench) -> None:
+    set_closed(bench)
+    bench.server._buffers.bytes_max = len(quick(1))
+    first, second = bench.client(), bench.client()
+    first.send(quick(1))
+    wait_held(bench)
+    second.send(quick(2))
+    assert codes_of(*second.wait(1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    settle(bench, first)
+    assert not first.frames()
+
+
+def test_a_client_that_is_gone_leaves_no_held_request(bench: DoorBench) -> None:
+    set_closed(bench)
+    client = bench.client()
+    client.send(quick(1))
+    wait_held(bench)
+    for connection in list(bench.server.clients.by_fd.values()):
+        connection.close()
+    turn_until(bench.loop, lambda: not held_bytes(bench))
+    assert end(bench, 4) == 0
+
+
+def test_a_stopping_shard_refuses_what_it_holds(bench: DoorBench) -> None:
+    set_closed(bench)
+    client = bench.client()
+    client.send(quick(1))
+    wait_held(bench)
+    bench.server.stop()
+    client.wait_closed()
+    assert codes_of(*client.frames()) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_an_attached_program_s_requests_are_held_as_well(bench: DoorBench) -> None:
+    set_closed(bench)
+    program = bench.attach()
+    for each in (quick(1), quick(2)):
+        assert program.put(each)
+    wait_held(bench)
+    assert program.correlations() == []
+    set_closed(bench, closed=False)
+    bench.publish(catalog(COMPACTED, OTHER))
+    assert program.wait(2) == [1, 2]
+    assert end(bench, 4) == 2
 
 
 # --- the local door ------------------------------------------------------------------------------
