@@ -183,14 +183,14 @@ def _zstd_pieces(_codec: int, data: Buffer, bytes_max: int) -> Iterator[Buffer]:
     """Inflates into a buffer; output that fills it is retried with a larger one."""
     room, given = min(bytes_max, ZSTD_FIRST_GUESS_BYTES_MIN), 0
     while True:
-        output, end = bytearray(room), room
+        output, end = np.empty(room, np.uint8).data, room
         try:
             end, is_whole = cramjam.zstd.decompress_into(data, output), True
         except cramjam.DecompressionError as error:
             if str(error) != _ZSTD_TOO_SMALL:
                 raise
             is_whole = False
-        yield memoryview(output)[given:end].toreadonly()
+        yield output[given:end].toreadonly()
         if is_whole:
             return
         if room == bytes_max:

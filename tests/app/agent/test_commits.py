@@ -355,6 +355,31 @@ def test_a_member_commits_and_again_once_the_coordinator_knows_it() -> None:
     asyncio.run(talk())
 
 
+def test_a_group_whose_last_member_has_just_left_keeps_its_commits() -> None:
+    async def talk() -> None:
+        is_away = False
+
+        async def hold(question: HoldGroups) -> list[GroupHeld]:
+            if is_away:
+                raise Unavailable("coordinator", "it is away")
+            return [GroupHeld(0, 1, []) for _ in question.groups]
+
+        asked, members = Asked(), GroupMembers(hold)
+        commits = GroupCommits(asked, members, always)  # type: ignore[arg-type]
+        telling = asyncio.create_task(members.keep_telling())
+        async with members.present(InstanceName("g", "a"), "client", "10.0.0.7"):
+            is_away = True
+            commits.note(G, TOPIC, 0, 5)
+        asked.takes = [False]
+        assert not await commits.flush("g")
+        commits.check(G)
+        assert await commits.flush("g")
+        assert [each["offsets"] for each in asked.committed] == [{NAME: 5}] * 2
+        telling.cancel()
+
+    asyncio.run(talk())
+
+
 def test_a_group_that_does_not_know_who_is_outside_is_kafkas() -> None:
     async def talk() -> None:
         asked, commits = commits_with()

@@ -23,6 +23,8 @@ from smq.app.agent.fetch_calls import (
 )
 from smq.app.agent.gate import CallGate, OpenGate
 from smq.app.agent.methods import Context, service_of
+from smq.client.kafka.topic_changes import delete_records
+from smq.client.locate import cluster_at
 from smq.shard.quotas import ClientQuotas
 from tests.app.agent.doors import Doors, refused, stubs_of
 from tests.app.agent.streams import soon
@@ -353,3 +355,22 @@ def test_an_answer_that_is_not_taken_counts_no_more_after_its_time(
             stubs_of(service, channel).FetchMessage(pb.FetchMessageRequest(), timeout=40)
 
     asyncio.run(talk())
+
+
+def test_an_answer_tells_the_log_start_that_deletions_have_raised(doors: Doors) -> None:
+    name, topic = topic_with(doors, [b"a", b"b", b"c"])
+    with cluster_at(doors.smq.data_dir) as cluster:
+        delete_records(cluster, name, 2)
+    below, there = fetch(doors, topic, 0), fetch(doors, topic, 2)
+    assert (below.log_start_offset, below.next_offset, below.high_water_mark) == (2, 2, 3)
+    assert (there.log_start_offset, there.next_offset, there.high_water_mark) == (2, 3, 3)
+
+
+def test_the_high_water_mark_of_a_long_poll_is_that_of_its_end(doors: Doors) -> None:
+    name, topic = topic_with(doors, [b"a"])
+    with doors.smq.connect() as client, client.producer() as producer:
+        later = Timer(0.4, producer.send, (name, b"b"))
+        later.start()
+        answer = fetch(doors, topic, 1, max_wait_ms=15_000)
+        later.join()
+    assert answer.high_water_mark >= answer.next_offset == 2
