@@ -17,16 +17,24 @@ LOGINS = rights_for().logins
 
 
 class Work:
-    """Calls that last until `end`; `begun` has whose they are."""
+    """Calls that last until they are ended; `begun` has whose they are."""
 
     def __init__(self) -> None:
-        self.begun, self.end, self._begun = list[str](), threading.Event(), SimpleQueue[str]()
+        self.begun, self._ends, self._begun = (
+            list[str](),
+            threading.Semaphore(0),
+            SimpleQueue[str](),
+        )
 
     def __call__(self, user: str) -> str:
         self.begun.append(user)
         self._begun.put(user)
-        assert self.end.wait(20)
+        assert self._ends.acquire(timeout=20)
         return user
+
+    def end(self, calls: int) -> None:
+        """So many calls end, or will."""
+        self._ends.release(calls)
 
     async def begins(self) -> str:
         """Whose call begins next."""
@@ -51,9 +59,11 @@ def test_a_user_holds_few_of_the_threads(of_one: int, first: list[str]) -> None:
         tasks = [asyncio.create_task(threads.run(asked_by(each), work, each)) for each in users]
         assert sorted([await work.begins(), await work.begins()]) == first
         assert len(threads) == 2
-        work.end.set()
+        work.end(1)
+        await work.begins()
+        assert "bob" in work.begun
+        work.end(len(users))
         assert await asyncio.wait_for(asyncio.gather(*tasks), 20) == users
-        assert work.begun.index("bob") <= 2
 
     asyncio.run(run())
     gc.collect()
@@ -68,7 +78,7 @@ def test_strangers_share_all_threads() -> None:
         await work.begins()
         await work.begins()
         assert (len(work.begun), len(threads)) == (2, 0)
-        work.end.set()
+        work.end(5)
         await asyncio.wait_for(asyncio.gather(*tasks), 20)
 
     asyncio.run(run())
@@ -86,7 +96,7 @@ def test_a_failure_and_a_cancelled_call_end_a_turn() -> None:
         tasks = [asyncio.create_task(threads.run(asked_by("alice"), work, "")) for _ in range(3)]
         await work.begins()
         tasks[1].cancel()
-        work.end.set()
+        work.end(3)
         assert await asyncio.wait_for(tasks[2], 20) == ""
 
     asyncio.run(run())
