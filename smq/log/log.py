@@ -157,10 +157,6 @@ class Log(ReadableLog):
         self._know(number, epoch, start)
         self.partitions.close(number, epoch)
 
-    def open_partition(self, number: int) -> None:
-        """Take appends to a closed partition again."""
-        self.lead(number)
-
     def become_tail(self, number: int, end: int) -> None:
         """Another log leads a partition from offset `end` on, and knows of it what this one has
         known: its history, producers and transactions."""

@@ -147,19 +147,19 @@ class ProducersCopy:
     """
 
     def __init__(self, table: np.ndarray, end: int, at_once: int) -> None:
-        self._table, self._next, self.end, self._at_once = table, 1, end, at_once
+        self._table, self._next, self._end, self._at_once = table, 1, end, at_once
         self._filed = np.empty((end - 1, PRODUCER_COLUMNS), np.int64)  # Allocated as written.
         self._count = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether take() has copied all rows."""
-        return self._next >= self.end
+        return self._next >= self._end
 
     def take(self) -> np.ndarray:
         """Copy the next rows, which may be none."""
         first = self._next
-        self._next = min(self.end, first + self._at_once)
+        self._next = min(self._end, first + self._at_once)
         return self._table[first : self._next].copy()
 
     def file(self, piece: np.ndarray, numbers: np.ndarray, ends: np.ndarray) -> None:

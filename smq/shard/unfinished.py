@@ -3,7 +3,7 @@
     step ─▶ Produced         all is appended: the answers
          ─▶ a Job            a batch is to be looked into in a lane: told() its result, then step
          ─▶ AddPartitions    the coordinator is to be asked: see smq.shard.transactional
-         ─▶ HeldBack             a partition moves: step when it is open or led elsewhere, or then
+         ─▶ HeldBack         a partition moves: step when it is open or led elsewhere, or then
          ─▶ None             step again in a later turn
 
 Each step reads the requests again, since the catalog may have changed, and restores what is known

@@ -106,7 +106,7 @@ def test_a_closed_partition_appends_again_once_it_is_open(tmp_path: Path) -> Non
     append(log, P, batch(b"a"))
     log.close_partition(P)
     assert row(log)[P_FLAGS] & FLAG_CLOSED
-    log.open_partition(P)
+    log.lead(P)
     assert append(log, P, batch(b"b")) == 1
     assert log.partitions.epochs[P] == [(1, 0)]
 
@@ -210,15 +210,21 @@ def test_below_the_decided_end_only_segments_tell_of_former_leaderships(tmp_path
     assert len(first.find(P, 1, 2, 1 << 20).spans) == 1  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("checkpoints", [False, True])
-def test_a_start_finds_the_pending_adoption_and_applies_none(
-    tmp_path: Path, *, checkpoints: bool
-) -> None:
+def prepared(tmp_path: Path, *, checkpoints: bool) -> tuple[Log, int]:
+    """A log with a pending adoption of a record, in a checkpoint or not; where it begins."""
     source, target = own(tmp_path), other(tmp_path)
     append(source, P, batch(b"a", producer_id=5, epoch=0, sequence=0))
     end = prepare(source, target, epoch=3)
     if checkpoints:
         save(target)
+    return target, end
+
+
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_a_start_finds_the_pending_adoption_and_applies_none(
+    tmp_path: Path, *, checkpoints: bool
+) -> None:
+    _target, end = prepared(tmp_path, checkpoints=checkpoints)
     again = other(tmp_path, generation=4)
     pending = again.adoptions.pending(P)
     assert pending is not None
@@ -234,11 +240,7 @@ def test_a_start_finds_the_pending_adoption_and_applies_none(
 def test_a_start_applies_it_where_batches_of_its_leadership_follow(
     tmp_path: Path, *, checkpoints: bool
 ) -> None:
-    source, target = own(tmp_path), other(tmp_path)
-    append(source, P, batch(b"a", producer_id=5, epoch=0, sequence=0))
-    end = prepare(source, target, epoch=3)
-    if checkpoints:
-        save(target)
+    target, end = prepared(tmp_path, checkpoints=checkpoints)
     lead(target, 3, end)
     append(target, P, batch(b"b", producer_id=5, epoch=0, sequence=1))
     assert turn(target)
@@ -295,7 +297,7 @@ def test_a_start_takes_no_epoch_and_cuts_the_epochs_whose_records_are_lost(tmp_p
     assert again.partitions.epochs[P] == [(1, 0)]
     again.close_partition(P)
     assert again.partitions.epochs[P] == [(1, 0)]
-    again.open_partition(P)
+    again.lead(P)
     assert again.partitions.epochs[P] == [(1, 0), (2, 1)]
 
 
@@ -303,7 +305,7 @@ def test_a_later_attempt_replaces_what_was_pending_and_a_late_part_is_left(tmp_p
     source, target = own(tmp_path), other(tmp_path)
     append(source, P, batch(b"a"))
     prepare(source, target, epoch=3, attempt=1)
-    source.open_partition(P)
+    source.lead(P)
     append(source, P, batch(b"b"))
     prepare(source, target, epoch=4, attempt=2)
     [page] = pages_of(source)

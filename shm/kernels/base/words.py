@@ -167,9 +167,7 @@ HEAD_LEVEL = next(_head)  # out: the highest durability of any row that was take
 HEAD_OUT_BYTES = next(_head)  # out: bytes of answers
 HEAD_CLOSE = next(_head)  # out: an error with acks=0: the connection must be closed
 HEAD_PARSED = next(_head)  # out: why parsing stopped, one of the first four stops
-HEAD_STOPPED_ROW = next(
-    _head
-)  # out: the row that STOP_REFERENCES, STOP_STEP or STOP_CLOSED is about
+HEAD_STOPPED_ROW = next(_head)  # out: the row that STOP_REFERENCES, _STEP or _CLOSED is about
 HEAD_OUT_START = next(_head)  # in: where in `out` the answers begin
 HEAD_THROTTLE_MS = next(_head)  # in: the throttle time in the answers
 HEAD_RULES = next(
@@ -198,8 +196,8 @@ STOP_LED_ELSEWHERE = 7  # All is appended; the caller must write answers that na
 STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: check it, set its result.
 STOP_STEP = 8  # The step has taken its share of bytes: the rest belongs to later turns.
 STOP_FETCH_LEFT = 9  # The next request is a Fetch that the turn's kernel has left: ask none again.
-STOP_CLOSED = 11  # The partition of HEAD_STOPPED_ROW moves: no row from there on is appended.
 STOP_RIGHTS = 10  # Nothing is taken: no bitmap says that the client may append to all partitions.
+STOP_CLOSED = 11  # The partition of HEAD_STOPPED_ROW moves: no row from there on is appended.
 
 REQUEST_WORDS = 8
 _request = count()

@@ -4,7 +4,7 @@ A question names the type of its answer: `class FindEnds(Question[Ends])`. The a
 or Failed; a misspelt field is a type error. smq.wire.internal.form encodes both.
 
     shard  ──FOR_SEALER──▶               sealer    ──FOR_WORKER──▶  its workers
-    sealer, its workers  ──FOR_SHARD──▶ shard, also from the coordinator and other shards
+    sealer, its workers  ──FOR_SHARD──▶ shard, also from the coordinator
     shards, workers  ──FOR_COORDINATOR──▶  coordinator
 
 `number` is a partition's number in the catalog, `node` the id of the shard that leads it.

@@ -5,7 +5,8 @@
     the leader  ──ReadTail──▶ the shard of a former log
 
 An order is repeated until it is answered, and a repeated one gets the same answer. `attempt`
-numbers the tries to move a partition: an order of an earlier one fails (docs/leadership.md).
+numbers the tries to move a partition: an order of an earlier one fails (docs/leadership.md). They
+are in no table of smq.wire.internal.messages: no shard answers them, and nothing asks for a move.
 """
 
 from typing import NamedTuple
