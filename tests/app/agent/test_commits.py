@@ -62,6 +62,17 @@ class Standing(Asked):
         return await super().ask(work, asker)
 
 
+class Holder:
+    """A coordinator that takes members, unless it `is_away`."""
+
+    is_away = False
+
+    async def hold(self, question: HoldGroups) -> list[GroupHeld]:
+        if self.is_away:
+            raise Unavailable("coordinator", "it is away")
+        return [GroupHeld(0, 1, []) for _ in question.groups]
+
+
 async def nobody(_: HoldGroups) -> list[GroupHeld]:
     raise Unavailable("coordinator", "it is away")
 
@@ -357,18 +368,12 @@ def test_a_member_commits_and_again_once_the_coordinator_knows_it() -> None:
 
 def test_a_group_whose_last_member_has_just_left_keeps_its_commits() -> None:
     async def talk() -> None:
-        is_away = False
-
-        async def hold(question: HoldGroups) -> list[GroupHeld]:
-            if is_away:
-                raise Unavailable("coordinator", "it is away")
-            return [GroupHeld(0, 1, []) for _ in question.groups]
-
-        asked, members = Asked(), GroupMembers(hold)
+        asked, holder = Asked(), Holder()
+        members = GroupMembers(holder.hold)
         commits = GroupCommits(asked, members, always)  # type: ignore[arg-type]
         telling = asyncio.create_task(members.keep_telling())
         async with members.present(InstanceName("g", "a"), "client", "10.0.0.7"):
-            is_away = True
+            holder.is_away = True
             commits.note(G, TOPIC, 0, 5)
         asked.takes = [False]
         assert not await commits.flush("g")
@@ -394,24 +399,18 @@ def test_a_group_that_does_not_know_who_is_outside_is_kafkas() -> None:
 
 def test_a_group_whose_members_the_coordinator_has_not_heard_of_keeps_its_commits() -> None:
     async def talk() -> None:
-        is_away = False
-
-        async def hold(question: HoldGroups) -> list[GroupHeld]:
-            if is_away:
-                raise Unavailable("coordinator", "it is away")
-            return [GroupHeld(0, 1, []) for _ in question.groups]
-
-        asked, members = Asked(), GroupMembers(hold)
+        asked, holder = Asked(), Holder()
+        members = GroupMembers(holder.hold)
         commits = GroupCommits(asked, members, always)  # type: ignore[arg-type]
         telling = asyncio.create_task(members.keep_telling())
         async with members.present(InstanceName("g", "a"), "client", "10.0.0.7"):
-            is_away = True
+            holder.is_away = True
             await members.renew("g")
             asked.takes = [False]
             commits.note(G, TOPIC, 0, 1)
             await commits.flush("g")
             commits.check(G)
-            is_away = False
+            holder.is_away = False
             await members.renew("g")
             await commits.flush("g")
             assert [each["offsets"] for each in asked.committed] == [{NAME: 1}, {NAME: 1}]
